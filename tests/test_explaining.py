@@ -85,9 +85,7 @@ def test_the_junit_file_has_the_explanations(by_default):
 
 
 def test_without_explanations_the_verdicts_and_the_exit_code_are_the_same(tmp_path, by_default):
-    bare = run_pytest(
-        folder, "--pyargs", "conformance", "--explain", "none", "--report", "none", "--store", "none-store"
-    )
+    bare = run(tmp_path, "--explain", "none")
     assert bare.code == by_default.code == 1
     verdicts = [{name: (one["status"], one["stage"], one["error"]) for name, one in outcome.records.items()}
                 for outcome in (bare, by_default)]  # fmt: skip

@@ -30,7 +30,8 @@ class Explaining:
         self._session, self._options = session, session.options
         self.red: dict[str, dict[str, Any]] = {}
         """The whole records of red cells, by id, in the order of the run."""
-        self._reports: dict[str, pytest.TestReport] = {}
+        self.reports: dict[str, pytest.TestReport] = {}
+        """The reports of their tests."""
         self._junit = Junit(self._options.config)
         self._count = 0
         """How many cells were to be explained."""
@@ -40,7 +41,7 @@ class Explaining:
 
     def add(self, record: dict[str, Any], report: pytest.TestReport) -> None:
         """Keep the record of a red cell, and the report of its test, which shows what it says."""
-        self.red[record["id"]], self._reports[record["id"]] = record, report
+        self.red[record["id"]], self.reports[record["id"]] = record, report
 
     def notes(self) -> Iterator[str]:
         """Say what was left out."""
@@ -130,7 +131,7 @@ class Explaining:
         told = record.as_dict()
         self.red[record.id] = told
         self._session.writing.replace(told)
-        report = self._reports[record.id]
+        report = self.reports[record.id]
         report.user_properties = self._session.properties.shared(describe(told))
         report.longrepr = text.failure(told)
         self._junit.explain(report, str(report.longrepr))

@@ -12,7 +12,6 @@ import pytest
 from conformance.plugin.ordering import id_of
 from conformance.records.findings import RED
 from conformance.records.sanitize import literal
-from conformance.records.telling import Telling
 
 if TYPE_CHECKING:
     from conformance.plugin.session import Session
@@ -22,7 +21,7 @@ class Terminal:
     """Hooks of the process where the terminal is."""
 
     def __init__(self, session: Session) -> None:
-        self._session, self._telling = session, Telling()
+        self._session = session
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
@@ -37,8 +36,6 @@ class Terminal:
 
     @pytest.hookimpl(tryfirst=True)  # before others show or write the text of the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        from conformance.records import text
-
         record = getattr(report, "conformance", None)
         error = None
         if record is not None and not _is_of(report, record["id"]):
@@ -54,9 +51,6 @@ class Terminal:
             self._session.writing.add(record)
             if record["status"] in RED:
                 self._session.explaining.add(record, report)
-            first = self._telling.first(record) if report.failed else None
-            if first is not None and report.when == "call":
-                report.longrepr = text.repetition(record, first)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
             vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
         self._session.properties(report)

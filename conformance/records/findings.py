@@ -161,7 +161,7 @@ def _captured(record: Mapping[str, Any]) -> Key | None:
     told = record.get("operator") or {}
     if not told.get("line") or told.get("how") not in ("path", "constant"):
         return None
-    at = _beside(record, str(told["line"]))
+    at = beside(record, str(told["line"]))
     return Key("exporter", "", *(("branch", at, _BRANCH) if told["how"] == "path" else ("line", at, "values")))
 
 
@@ -174,7 +174,7 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
     at, text = f"{place['file']}:{place['line']}", said(str(record.get("reason") or ""), error)
     if not place.get("own"):
         return Key(component, "", "line", at, text) if component in ("exporter", "precision") else None
-    at = _beside(record, at)
+    at = beside(record, at)
     if record.get("signal"):  # whose fault it seems to be hangs on the stage at which it came
         return Key("case", "", "line", at, error)
     if ON_DATA.search(text):
@@ -185,7 +185,7 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
 _BRANCH = "control flow on data"
 
 
-def _beside(record: Mapping[str, Any], place: str) -> str:
+def beside(record: Mapping[str, Any], place: str) -> str:
     """``cases/modules.py:12`` of a file that lies beside the case, whether its folder is known or not."""
     folder = str((record.get("source") or {}).get("file") or "").rpartition("/")[0]
     return f"{folder}/{place.rpartition('/')[2]}" if folder else place.rpartition("/")[2]

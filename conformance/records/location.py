@@ -75,9 +75,9 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
     if told.get("place") == "node":
         yield "the checker refuses a node, and which operator became it is not known"
     elif told.get("operator") or told.get("line"):  # else a pass alone is known
-        yield f"{_HEADS.get(str(told.get('how')), 'parts first at')} {_where(told)}{_called(told)}"
+        yield f"{_HEADS.get(str(told.get('how')), 'parts first at')} {place_of(told)}{_called(told)}"
     yield from _node(told)
-    yield from _values(told)
+    yield from values_of(told)
     if told.get("inside"):
         yield f"  inside of the branch that is taken at {told['inside']}"
     if told.get("untied"):
@@ -97,14 +97,14 @@ def _second(told: Mapping[str, Any]) -> str:
     if told.get("place") == "node":
         return f"the checker refuses the node {told.get('node')} ({told.get('type')}) as well"
     if told.get("how") in _HEADS:
-        return f"{_HEADS[told['how']]} {_where(told)}{_called(told)} as well"
+        return f"{_HEADS[told['how']]} {place_of(told)}{_called(told)} as well"
     node = f"; node {told['node']} ({told.get('type')})" if told.get("node") is not None else ""
     passes = f"; made so by {' and '.join(told['passes'])}" if told.get("passes") else ""
     when = ", with other inputs" if told.get("other_inputs") else ""
-    return f"{_where(told)}{_called(told)} is wrong as well{when}: {'; '.join(_values(told))}{node}{passes}"
+    return f"{place_of(told)}{_called(told)} is wrong as well{when}: {'; '.join(values_of(told))}{node}{passes}"
 
 
-def _where(told: Mapping[str, Any]) -> str:
+def place_of(told: Mapping[str, Any]) -> str:
     """The line with its text, or else which call it is, in which module."""
     where = told.get("line") or (f"the module {told['module']}" if told.get("module") else None)
     if told.get("place") == "call":
@@ -138,7 +138,7 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"  or another of the {len(among)} nodes that compute it: {', '.join(among[-_AMONG:])}{more}"
 
 
-def _values(told: Mapping[str, Any]) -> Iterator[str]:
+def values_of(told: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the graph has where PyTorch has something else."""
     how = told.get("how")
     got, wanted = number(told.get("got")), number(told.get("wanted"))

@@ -46,13 +46,8 @@ def asked(record: Mapping[str, Any]) -> Iterator[str]:
     witnesses = record.get("witnesses") or []
     weak = record.get("error") == "IllConditioned"
     yield from (_answer(witness, weak=weak) for witness in witnesses if not witness.get("config"))
-    if record.get("parts_at"):
-        yield _parting(record["parts_at"])
-    conclusion = record.get("conclusion")
-    if conclusion is not None:
-        known = _CONCLUSIONS.get(conclusion)  # another version's is no template
-        yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
-    yield from _passes(record.get("optimizer") or {}, record)
+    yield from conclusion(record)
+    yield from guilty_passes(record.get("optimizer") or {}, record)
     yield from _smallest(record.get("smallest") or {})
     yield from _loss(record.get("loss") or {}, SHOWN_BEST if record.get("fidelity") else None)
     for witness in witnesses:
@@ -62,12 +57,22 @@ def asked(record: Mapping[str, Any]) -> Iterator[str]:
                 yield from _advice(record.get("cause") or {})
 
 
+def conclusion(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the node that an explanation is about, and what follows from the answers."""
+    if record.get("parts_at"):
+        yield _parting(record["parts_at"])
+    name = record.get("conclusion")
+    if name is not None:
+        known = _CONCLUSIONS.get(name)  # another version's is no template
+        yield str(name) if known is None else known.format(runtime=record.get("runtime"))
+
+
 _OPTIMIZERS = {
     "onnxruntime": "ONNX Runtime's optimizer",
 }
 
 
-def _passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+def guilty_passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
     """The pass of an optimizer that is wrong, and the nodes that it changed."""
     if not told:
         return

@@ -209,14 +209,14 @@ def _what(record: Mapping[str, Any]) -> list[str]:
     worst = record["worst"]
     if record["stage"] != "compare" or worst is None or record["error"] not in _OF_ELEMENTS:
         return [head]
-    return [head, _element(record, worst)]
+    return [head, element(record, worst)]
 
 
 _OF_ELEMENTS = ("IllConditioned", "WrongIndex", "WrongReference", "WrongValue", "WrongNaN", "WrongInf")
 """The errors that are about one element, the worst."""
 
 
-def _element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
+def element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
     """The worst element: what a runtime has there, and what is right."""
     index = ", ".join(map(str, worst["index"]))
     place = f"{output_named(record, worst['output'])}[{index}]"

@@ -1,0 +1,335 @@
+"""Describe a finding in one block: who is wrong, what is wrong, where, with which effect, and what to do next.
+
+The same block stands in the terminal, in Markdown, on the page, and in what ``conformance.check``, ``conformance
+check`` and ``conformance findings`` print. It is made of the record of one cell, which was explained, and of the
+names of the other cells of its cause.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.records.details import details
+from conformance.records.findings import VALUES, Finding, Key, beside
+from conformance.records.location import place_of, values_of
+from conformance.records.record import FLOAT64
+from conformance.records.sanitize import one_line, visible
+from conformance.records.testimony import conclusion, guilty_passes, title
+from conformance.records.text import align_of, element, output_named, replay_of
+
+LABEL = 12
+"""Characters of the column of labels."""
+MOST_CELLS = 4
+"""Lines about cells in a block; ``conformance explain`` lists all."""
+_COUNTED = re.compile(r"(\d+) of (\d+) values")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)")
+_CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision"}
+_EXPORTERS = {"torchscript": "the TorchScript exporter", "dynamo": "the dynamo exporter"}
+_LACKED = re.compile(r"with (.+), which it lacks")
+_OWN_SAYING = ("case", "harness", "declaration", "reference")
+"""Components of which everything that the record says belongs into the block: it is what to do."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A finding in words. Texts hold what cases, models and exceptions say; ``lines`` makes them harmless."""
+
+    id: str
+    who: str
+    """Who is wrong, without a full stop: ``the TorchScript exporter is wrong``."""
+    what: str
+    """The sentence that an upstream maintainer would write."""
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """What else there is to know, by a label, in the order in which it is needed."""
+
+
+def describe(finding: Finding, since: str | None = None) -> Block:
+    """Describe a finding by the first of its cells that was explained (``Record.as_dict``); ``since`` is the earliest
+    run of those that are known in which it is red."""
+    record = next((one for one in finding.cells if not one.get("unexplained") and _is_first(one)), finding.cells[0])
+    rows = (
+        ("where", _where(record)),
+        ("effect", _effect(record)),
+        ("input", _input(record)),
+        ("evidence", _evidence(record)),
+        ("to do", _to_do(record, finding.key)),
+        ("since", (since,) if since else ()),
+        ("cells", _cells(finding.cells)),
+        ("reproduce", _reproduce(record)),
+        ("report", _told(record, "issue")),
+        ("more", (f"conformance explain {finding.id}",)),
+    )
+    known = tuple(row for row in rows if row[1])
+    return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
+
+
+def lines(block: Block, number: int, count: int, width: int) -> Iterator[str]:
+    """Yield the block for a terminal of ``width`` columns. Paths and commands are not broken, so that they can be
+    copied."""
+    head = f" {number} of {count}: {one_line(block.who)} "
+    yield head.center(width, "─") if len(head) < width else head.strip()
+    yield from textwrap.wrap(one_line(block.what), width) or [""]
+    yield ""
+    for label, texts in block.rows:
+        margin = f"  {label:<{LABEL - 2}} "
+        for text in texts:
+            for line in _wrapped(label, visible(text), max(width - LABEL - 1, 20)):
+                yield margin + line
+                margin = " " * (LABEL + 1)
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    kept = [one_line(line) if label != "to do" else line for line in text.splitlines()]
+    if label in _NOT_BROKEN:
+        return kept
+    return [
+        part
+        for line in kept
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    ]
+
+
+_NOT_BROKEN = ("where", "reproduce", "report", "more")
+
+
+def markdown(block: Block) -> Iterator[str]:
+    """Yield the block as Markdown without a heading, every text in code, where it does nothing."""
+    for label, texts in block.rows:
+        for number, text in enumerate(texts):
+            yield f"{label if not number else '':<{LABEL}} {one_line(text)}".rstrip()
+
+
+# ---- who and what --------------------------------------------------------------------------------------------
+
+
+def _is_first(record: Mapping[str, Any]) -> bool:
+    return not record.get("explained_with")
+
+
+def _who(record: Mapping[str, Any], key: Key) -> str:
+    runtime = title(str(record.get("runtime")))
+    if record.get("shipped") and key.component == "exporter":
+        return f"{record['shipped']} is wrong"
+    if record["exporter"] == "onnx" and key.component in _OF_A_FILE:
+        return _OF_A_FILE[key.component]
+    own = ", ".join(record.get("own_code") or ())
+    if key.component == "exporter" and own:
+        operator = str((record.get("operator") or {}).get("operator"))
+        known = operator in own.replace("::", ".")
+        return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
+    words = {
+        "exporter": f"{_EXPORTERS.get(str(record['exporter']), str(record['exporter']))} is wrong",
+        "runtime": f"{runtime} is wrong",
+        "optimizer": f"{runtime}'s optimizer is wrong",
+        "precision": f"the conversion to {key.which} costs too much",
+        "reference": "PyTorch itself is wrong",
+        "case": "the case needs a change",
+        "harness": "a mistake in this suite",
+        "declaration": "a declared failure does not happen any more",
+    }
+    unknown = "nobody was asked yet who is wrong" if record.get("unexplained") else "it is open who is wrong"
+    return words.get(key.component, unknown)
+
+
+_OF_A_FILE = {
+    "exporter": "the file is wrong",
+    "reference": "ONNX's evaluator is wrong, or the file leaves it open",
+}
+
+
+def _what(record: Mapping[str, Any], key: Key) -> str:
+    located = record.get("operator") or {}
+    if key.component in ("exporter", "open") and located.get("operator") and not located.get("unable"):
+        return _of_operator(record, located)
+    passes = (record.get("optimizer") or {}).get("passes")
+    if key.component == "optimizer" and passes:
+        return f"{' and '.join(passes)} changes what the model computes"
+    node = record.get("parts_at") or {}
+    if key.component == "runtime" and node.get("operator") and node.get("how") == "parts":
+        return f"{node['operator']} computes other values than its inputs ask for"
+    return _reason(record)
+
+
+def _of_operator(record: Mapping[str, Any], located: Mapping[str, Any]) -> str:
+    """Say what the exporter makes of an operator."""
+    name, kind, how = located["operator"], located.get("type"), located.get("how")
+    made = f"{name} is exported as {kind}" if kind else f"{name} is exported"
+    change = _LACKED.fullmatch(str(located.get("change")))
+    passes = f" by the exporter's {' and '.join(located['passes'])}" if located.get("passes") else ""
+    said = {
+        "raises": f"the exporter stops at {name}",
+        "crashes": f"the exporter's process ends at {name}",
+        "refused": f"{made}, which onnx.checker refuses",
+        "constant": f"{name} is exported as the number that it had for the example",
+        "path": f"the export keeps one way of a branch that depends on values, at {name}",
+        "stops": f"{made}, which cannot be computed",
+        "shape": f"{made} with another shape",
+        "dtype": f"{made} with another dtype",
+        "export": f"{name} computes something else while it is exported",
+    }.get(str(how))
+    if said is not None:
+        return said if how not in ("raises", "crashes", "refused") else f"{said}: {_reason(record)}"
+    if change is not None:
+        return f"{made} without {change[1]}{passes}"
+    return f"{made}{passes}, which computes other values"
+
+
+def _reason(record: Mapping[str, Any]) -> str:
+    reason = str(record.get("reason") or record.get("error"))
+    return f"{record['error']}: {reason}" if record.get("stage") == "compare" and record.get("error") else reason
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------
+
+
+def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
+    located, node = record.get("operator") or {}, record.get("parts_at") or {}
+    own, source = record.get("place") or {}, record.get("source") or {}
+    lines = []
+    if own.get("own") and own.get("file"):
+        lines.append(f"{own['file']}:{own['line']}" + ("  (the case's own code)" if record.get("own_code") else ""))
+    if located and not located.get("unable"):
+        lines.append(beside(record, place_of(located)))
+    elif node.get("operator"):
+        line = f"{node['line']}  " if node.get("line") else ""
+        lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
+    if not lines and source.get("file"):
+        lines.append(f"{source['file']}:{source['line']}  case {record['case']}")
+    return tuple(lines)
+
+
+def _effect(record: Mapping[str, Any]) -> tuple[str, ...]:
+    if record.get("status") != "failed":
+        return ()
+    worst = record.get("worst")
+    if record.get("stage") != "compare" or not worst:
+        stopped = f"stops at {record.get('stage')}" + (f" with {record['error']}" if record.get("error") else "")
+        return (stopped,) if record.get("stage") != "compare" else ()
+    if record.get("error") not in VALUES or worst.get("looked_up"):
+        return (element(record, worst),)
+    place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index']))}]"
+    counted = _COUNTED.search(str(record.get("reason")))
+    share = f"{counted[1]} of {counted[2]} values wrong, " if counted else ""
+    values = f"{_short(worst['got'])}, expected {_short(worst['wanted'])}"
+    return (f"{place} is {values} ({share}{_times(worst['ratio'])})",)
+
+
+def _times(ratio: Any) -> str:
+    try:
+        value = float(ratio)
+    except (TypeError, ValueError):
+        return f"{ratio} x tolerance"
+    if value in (float("inf"), float("-inf")):
+        return "not a matter of tolerance"
+    return f"{value:,.0f} x tolerance" if value >= 100 else f"{value:.2g} x tolerance"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _input(record: Mapping[str, Any]) -> tuple[str, ...]:
+    draw = record.get("draw")
+    if not draw:
+        return ()
+    sizes = ", ".join(f"{name}={size}" for name, size in draw["dims"].items())
+    inputs = record.get("inputs") or {}
+    values = [f"{name} = {_values(text)}" for name, text in inputs.items()]
+    if not values:
+        values = [f"{draw['regime']} values, seed {draw['seed']}"]
+    which = "the example that was running" if record.get("signal") else "smallest that fails" if inputs else ""
+    return (", ".join([*([sizes] if sizes else []), *values]) + (f" ({which})" if which else ""),)
+
+
+def _values(text: str) -> str:
+    """Shorten the text of an array: ``zeros``, or its values as far as they fit."""
+    dtype, _, values = text.partition(" ")
+    numbers = _NUMBER.findall(values)
+    if numbers and len(numbers) > 1 and all(float(number) == 0 for number in numbers):
+        return f"{dtype} zeros"
+    return one_line(text, _MOST_OF_ARRAY)
+
+
+_MOST_OF_ARRAY = 72
+"""Characters of an array in a block."""
+
+
+def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
+    located = record.get("operator") or {}
+    change = located.get("change")
+    told = [
+        *_witnesses(record.get("witnesses") or ()),
+        *conclusion(record),
+        *guilty_passes(record.get("optimizer") or {}, record),
+        *([f"{change}, what it computes is right"] if change else []),
+        *(values_of(located) if located and not located.get("unable") and located.get("how") == "value" else ()),
+        *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
+    ]
+    if record.get("unexplained"):
+        told.append("not asked for yet: --explain all, or the command below")
+    return tuple(told)
+
+
+def _witnesses(witnesses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    by_answer: dict[str, list[str]] = {}
+    for witness in witnesses:
+        if witness["runtime"] != FLOAT64 and not witness.get("config") and not witness.get("model"):
+            by_answer.setdefault(str(witness["answer"]), []).append(title(str(witness["runtime"])))
+    said = {
+        "agrees": "right in {}", "nearer": "nearer to PyTorch in {}", "wrong": "wrong in {} too",
+        "otherwise": "other wrong values in {}", "stops": "{} stops too", "runs": "{} runs it, with wrong values",
+        "strays": "{} gives PyTorch's values, which the nodes do not say", "lost": "{} crashed or hung",
+    }  # fmt: skip
+    for answer, titles in by_answer.items():
+        if answer in said:
+            yield said[answer].format(_listed(titles))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
+    """Return what the record says for whoever has to change the case, or the suite."""
+    if key.component not in _OWN_SAYING and not record.get("hints"):
+        return ()
+    known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}
+    return tuple(line for line in details(record) if line not in known) if key.component in _OWN_SAYING else ()
+
+
+def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return one line for each case and exporter: its opsets, runtimes with precisions, and checks."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        groups.setdefault((str(cell["case"]), str(cell["exporter"])), []).append(cell)
+    told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
+    more = len(told) - MOST_CELLS
+    return (*told[:MOST_CELLS], *([f"and {more} more groups of cells"] if more > 0 else []))
+
+
+def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
+    opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
+    ran = dict.fromkeys(
+        f"{title(str(cell['runtime']))} {cell['precision']}" for cell in cells if cell["runtime"] is not None
+    )
+    checks = dict.fromkeys(_CHECKS.get(str(cell["check"]), str(cell["check"])) for cell in cells)
+    runs = f": {', '.join(ran)}" if ran else ""
+    return f"{case}, {exporter}, opset {opsets}{runs} ({', '.join(checks)})"
+
+
+def _told(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = (record.get("smallest") or {}).get(name)
+    return (str(value),) if value else ()
+
+
+def _reproduce(record: Mapping[str, Any]) -> tuple[str, ...]:
+    script = _told(record, "repro")
+    replay, align = replay_of(record), align_of(record)
+    if script:
+        return (f"python {script[0]}",)
+    commands = (replay or record.get("command"), align)
+    return tuple(str(command) for command in commands if command)
