@@ -24,12 +24,14 @@ from conformance.draft.exported_program import case_of_program
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
-from conformance.records import text
+from conformance.records import finding_block
 from conformance.records.findings import findings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.warm import new_worker
 
+WIDTH = 100
+"""Columns of the text of an AssertionError."""
 TIMEOUT = 600.0
 """Seconds that a cell may take, as in the suite."""
 GIVEN = "given.module"
@@ -211,10 +213,8 @@ def _threads() -> Iterator[None]:
 def _failures(records: Sequence[Record]) -> Iterator[str]:
     """Each cause once, as a run of the suite has it, with the cells that fail for it."""
     found = findings(record.as_dict() for record in records)
-    for finding in found:
-        first, *others = finding.cells
-        more = f"\nso do {', '.join(str(record['id']) for record in others)}" if others else ""
-        yield f"{first['id']}\n{text.failure(first)}{more}"
+    for number, finding in enumerate(found, 1):
+        yield "\n".join(finding_block.lines(finding_block.describe(finding), number, len(found), WIDTH))
     held = any(record.status == "xfailed" or (record.status == "passed" and record.examples) for record in records)
     if not found and not held:
         reasons = dict.fromkeys(f"{record.id}: {record.reason or record.status}" for record in records)

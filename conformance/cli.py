@@ -24,7 +24,7 @@ COMMANDS = {
     "align": "PyTorch against ONNX layer by layer: where they part first",
     "mutants": "would your cases notice a wrong export? Plants defects and tells which survive",
     "report": "a run as a page, a summary for CI, annotations, or data",
-    "explain": "on what a cell's result depends, and why it would be run again",
+    "explain": "all that is known of a finding or a cell, and on what its result depends",
     "findings": "the causes that the red cells of a run come to",
     "diff": "what is better and worse in one run than in another",
     "accept": "make a baseline agree with a run, in what is named",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,12 +67,29 @@ def _or_refused(progress: object, question: Callable[..., Any], arguments: tuple
         return UserError(stop.reason)
 
 
-def outcome(record: Record) -> Iterator[str]:
-    """A cell's verdict in a line, and below it why it failed or was not run."""
+def width() -> int:
+    """Return the columns that a block may take: those of the terminal, and what is easily read elsewhere."""
+    return min(shutil.get_terminal_size((100, 24)).columns - 1, 118)
+
+
+def outcomes(records: Iterable[Record]) -> Iterator[str]:
+    """Yield the verdict of each cell in a line, with why it was not run, and then each finding in a block."""
     from conformance.records import text
 
-    yield text.verdict(record.as_dict())
-    if record.status == "failed":
-        yield from (f"  {line}" for line in text.failure(record.as_dict()).splitlines())
-    elif record.status == "skipped":
-        yield f"  {record.reason}"
+    records = [*records]
+    for record in records:
+        yield text.verdict(record.as_dict())
+        if record.status == "skipped":
+            yield f"  {record.reason}"
+    yield from blocks(records)
+
+
+def blocks(records: Iterable[Record]) -> Iterator[str]:
+    """Yield the findings of these cells, each in a block below an empty line."""
+    from conformance.records import finding_block
+    from conformance.records.findings import findings
+
+    found = findings(record.as_dict() for record in records)
+    for number, finding in enumerate(found, 1):
+        yield ""
+        yield from finding_block.lines(finding_block.describe(finding), number, len(found), width())

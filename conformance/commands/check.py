@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from conformance.commands import TIMEOUT, ask, option_types, outcome, pairs
+from conformance.commands import TIMEOUT, ask, blocks, option_types, pairs
 from conformance.errors import UserError
 from conformance.records.sanitize import tell
 
@@ -52,6 +52,7 @@ def run(given: argparse.Namespace) -> int:
     from conformance.checks.runner import Runner
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings
+    from conformance.records import text
     from conformance.worker.warm import new_worker
 
     said = _describe_case(given)
@@ -67,9 +68,10 @@ def run(given: argparse.Namespace) -> int:
         settings = Settings(store=given.store / "models", examples=given.examples)
         for record in Runner(settings, TIMEOUT, worker).each(plan(case)):
             records.append(record)
-            for line in [_reported(record)] if _is_reported(record, given) else outcome(record):
-                tell(line)
-    for line in _summary(records):
+            tell(_reported(record) if _is_reported(record, given) else text.verdict(record.as_dict()))
+            if record.status == "skipped":
+                tell(f"  {record.reason}")
+    for line in (*blocks(one for one in records if not _is_reported(one, given)), *_summary(records)):
         tell(line)
     compared = any(record.status == "passed" and record.examples and record.runtime for record in records)
     failed = any(record.status == "failed" and not _is_reported(record, given) for record in records)

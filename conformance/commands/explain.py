@@ -1,14 +1,18 @@
-"""``conformance explain``: on what a cell's result depends, and what of it is not as it was."""
+"""``conformance explain``: all that is known of a finding or of a cell, and on what its result depends."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from conformance.commands import TIMEOUT
 from conformance.records.sanitize import tell
+
+if TYPE_CHECKING:
+    from conformance.plan.cell import Cell
 
 _MOST = 20
 """Entries of one kind that are printed."""
@@ -19,9 +23,14 @@ _KINDS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cells", nargs="+", metavar="CELL", help="ids of cells, or patterns of them, as '*asinh*'")
+    parser.add_argument(
+        "cells", nargs="+", metavar="ID|CELL", help="ids of findings or of cells, or patterns of cells, as '*asinh*'"
+    )
     parser.add_argument(
         "--run", type=Path, default=Path("reports/latest"), metavar="RUN", help="the run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="models (default: %(default)s)"
     )
     parser.add_argument("--depends", action="store_true", help="what each cell's result depends on")
 
@@ -29,23 +38,50 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where something is not as it was."""
     from conformance.errors import UserError
+    from conformance.records import text
+    from conformance.records.findings import RED, findings
     from conformance.records.run_file import read_run
 
     header, records = read_run(given.run)
+    of_findings = {cell["id"] for finding in findings(records) if finding.id in given.cells for cell in finding.cells}
     chosen = [
         record
         for record in records
-        if any(record["id"] == word or fnmatchcase(record["id"], word) for word in given.cells)
+        if record["id"] in of_findings
+        or any(record["id"] == word or fnmatchcase(record["id"], word) for word in given.cells)
     ]
     if not chosen:
-        raise UserError(f"{given.run} has no cell {', '.join(given.cells)}")
+        raise UserError(
+            f"{given.run} has no finding and no cell {', '.join(given.cells)}; conformance findings lists what is red"
+        )
     changed = False
-    for record in chosen:
+    for record in _explained(chosen, given.store):
+        if record["status"] in RED or record["status"] == "xfailed":
+            for line in (f"{record['id']}:", *text.failure(record).splitlines()):
+                tell(line)
         differs = list(_differences(record, header.get("conditions") or {}))
         changed |= bool(differs)
         for line in _explain(record, differs, entries=given.depends):
             tell(line)
     return int(changed)
+
+
+def _explained(records: Sequence[dict[str, Any]], store: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records; one that nobody has explained yet, such as a declared failure, is explained now."""
+    cells = {record["id"]: _cell(record) for record in records if record.get("unexplained")}
+    if not any(cells.values()):
+        yield from records
+        return
+    from conformance.checks.runner import Runner
+    from conformance.plan.settings import Settings
+    from conformance.records.record import Record
+    from conformance.worker.warm import new_worker
+
+    with new_worker() as worker:
+        run = Runner(Settings(store=store / "models"), TIMEOUT, worker)
+        for record in records:
+            cell = cells.get(record["id"])
+            yield record if cell is None else run.explain(cell, Record.from_dict(record)).as_dict()
 
 
 def _differences(record: Mapping[str, Any], were: Mapping[str, str]) -> Iterator[str]:
@@ -59,18 +95,26 @@ def _differences(record: Mapping[str, Any], were: Mapping[str, str]) -> Iterator
     file = Path(str(record["source"].get("file") or "."))
     yield from Observed.from_dict(depends).differences(Now(file.parent.resolve()))
     if "says" in depends and "conditions" in depends:  # not so in a run of an earlier version
-        yield from Last.from_dict(depends, were).differences(_says(record, file), conditions(), conditions_hash())
+        yield from Last.from_dict(depends, were).differences(_says(record), conditions(), conditions_hash())
 
 
-def _says(record: Mapping[str, Any], file: Path) -> str | None:
+def _says(record: Mapping[str, Any]) -> str | None:
     """The hash of what the record's case says now; None where there is no such cell."""
-    from conformance.case.case_file import load
     from conformance.depends.fingerprint import says
+
+    cell = _cell(record)
+    return None if cell is None else says(cell)
+
+
+def _cell(record: Mapping[str, Any]) -> Cell | None:
+    """The cell of a record, as its case file declares it now; None where there is no such cell."""
+    from conformance.case.case_file import load
     from conformance.errors import CaseFileError
     from conformance.plan.catalogue import cells_of
 
+    file = Path(str(record["source"].get("file") or "."))
     try:
-        return next((says(cell) for cell in cells_of(file, load(file)) if cell.id == record["id"]), None)
+        return next((cell for cell in cells_of(file, load(file)) if cell.id == record["id"]), None)
     except (CaseFileError, OSError):
         return None
 

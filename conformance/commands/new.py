@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance import HOME
-from conformance.commands import TIMEOUT, ask, outcome, pairs
+from conformance.commands import TIMEOUT, ask, outcomes, pairs
 from conformance.errors import UserError, display_path
 from conformance.records.sanitize import command_line, one_line, tell
 
@@ -197,7 +197,7 @@ def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str
     for name, request, draft, about in drafts:
         text, records = _write(case, text, (name, request, draft, about), worker)
         failed |= any(record.status == "failed" and not _is_declared(record) for record in records)
-        for line in (line for record in records for line in outcome(record)):
+        for line in outcomes(records):
             tell(line)
         for entry in _declared(records):
             tell(f"{display_path(case)} declares under fails: {entry['because']}")

@@ -56,7 +56,7 @@ class Terminal:
         self._session.properties(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        from conformance.records import coverage_totals, matrix, text
+        from conformance.records import matrix, text
 
         def write(line: str, **how: bool) -> None:
             terminalreporter.write_line(literal(line), **how)
@@ -70,11 +70,9 @@ class Terminal:
         if not records:
             return
         terminalreporter.section("conformance")
-        for line in matrix.lines(records, width):
-            write(line)
-        write("")
-        parts = (matrix.fidelity, matrix.latency, coverage_totals.least, matrix.slow, matrix.changed)
-        for line in (*matrix.LEGEND, *(line for part in parts for line in part(records))):
+        full = session.options.config.get_verbosity() > 0
+        table = [*matrix.lines(records, width, full=full)]
+        for line in (*table, "", *matrix.legend(table), *(matrix.asides if full else matrix.in_brief)(records)):
             write(line)
         write(matrix.counts(records))
         for line in (

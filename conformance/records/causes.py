@@ -41,6 +41,8 @@ def by_likeness(records: Iterable[Record]) -> list[list[Record]]:
     for record in records:
         if record.unexplained and record.status == "failed":
             alike.setdefault(_likeness(record), []).append(record)
+    for group in alike.values():
+        group.sort(key=lambda record: record.runtime != "onnxruntime")  # which shows most of a cause
     return sorted(alike.values(), key=len, reverse=True)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,27 +27,84 @@ _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
-LEGEND = (
-    "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped   · not a cell",
-    "n passed, but a further check failed as declared   N passed, but a further check failed or passed unexpectedly",
-    "further checks: specials (NaN, inf), registration, cost of the precision, engine",
-)
+_LEGEND = {
+    "✓": "passed", "x": "failed as declared", "F": "failed", "X": "passed though declared to fail", "s": "skipped",
+    "·": "not a cell", "n": "a further check failed as declared", "N": "a further check failed",
+}  # fmt: skip
+"""What the signs mean, in the order of a legend."""
+LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in _LEGEND.items()),)
+_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine"
+
+MOST_LINES = 24
+"""Lines of a matrix that shows every case; of a longer one the cases that are as expected are left out."""
 
 
-def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+def lines(records: Sequence[Mapping[str, Any]], width: int, *, full: bool = True) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
     A cell shows its accuracy, or its export under ``export``; where that passed, the worst of the further checks:
     specials, registration, what the precision costs, engine. A runtime of which not one cell was run has no columns,
-    but a line that says so.
+    but a line that says so. Unless it is ``full``, a long matrix has the cases alone that made the run fail, and sums
+    of all.
     """
     missing = not_run(records)
     for runtime in missing:
         records = [record for record in records if record["runtime"] != runtime]
-    yield from _table_lines(records, width)
+    table = [*_table_lines(records, width)]
+    if full or len(table) <= MOST_LINES:
+        yield from table
+    else:
+        yield from _short_table(records, width)
     for runtime, (count, reasons) in missing.items():
         said = text.not_run(runtime, count, reasons)
         yield from textwrap.wrap(said, max(width, 40), subsequent_indent="  ", break_long_words=False)
+
+
+def legend(shown: Sequence[str]) -> Iterator[str]:
+    """The legend of a matrix of these lines: the signs that occur in it."""
+    text = "\n".join(shown[1:])
+    found = [sign for sign in _LEGEND if re.search(rf"(?<!\S){re.escape(sign)}(?!\S)", text)]
+    if found:
+        yield "   ".join(f"{sign} {_LEGEND[sign]}" for sign in found)
+    if {"n", "N"} & {*found}:
+        yield _FURTHER
+
+
+def _short_table(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+    """The cases that made a run fail, and how many cells of each kind passed, failed as declared, or did not run."""
+    red = {record["case"] for record in records if record["status"] in ("failed", "xpassed")}
+    others = len({record["case"] for record in records} - red)
+    if red:
+        table = [*_table_lines([record for record in records if record["case"] in red], width)]
+        yield from table[:MOST_LINES]
+        if len(table) > MOST_LINES:
+            yield "and more red cases"
+        yield ""
+    head = ("cells", "passed", "as declared", "skipped", "red")
+    yield f"{'all cases' if not red else f'{others} other cases are as expected; all':<{_KIND}}" + _numbers(head)
+    for kind, statuses in _by_kind(records):
+        counted = [statuses[status] for status in ("passed", "xfailed", "skipped")]
+        yield f"{kind:<{_KIND}}" + _numbers((statuses.total(), *counted, statuses["failed"] + statuses["xpassed"]))
+
+
+_KIND = 34
+"""Characters of what a line of sums is about."""
+
+
+def _numbers(values: Iterable[object]) -> str:
+    return "".join(f"{value if value != 0 else '':>{max(8, len(str(value)) + 2)}}" for value in values)
+
+
+def _by_kind(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Counter[str]]]:
+    counted: dict[Column, Counter[str]] = {}
+    for record in records:
+        if record["check"] != "latency":
+            exporter, part, precision, _ = column(record)
+            key = exporter, part, precision.partition("-")[0], 0
+            counted.setdefault(key, Counter())[record["status"]] += 1
+    for (key,) in groups(counted):
+        exporter, part, precision, _ = key
+        yield " ".join([exporter, part, *([precision] if part != "export" else [])]), counted[key]
 
 
 def cases_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -201,6 +260,30 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text
 
 
+def in_brief(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield in a line each what ``asides`` lists."""
+    passed = [record for record in records if record["status"] == "passed"]
+    yield from (f"nearest to what a precision may cost: {line.strip()}" for line in [*fidelity(passed, 1)][1:2])
+    budgets = Counter(budget["verdict"] for record in records for budget in _budgets(record))
+    if budgets:
+        yield f"budgets of time: {', '.join(f'{count} {verdict}' for verdict, count in sorted(budgets.items()))}"
+    yield from (line for line in latency(records) if line.startswith("NOT"))
+    yield from slow(records, 1)
+    cases = {record["case"] for record in records if record.get("changed")}
+    if cases:
+        yield f"{len(cases)} case{'s' * (len(cases) > 1)} changed the process that they ran in, and no other saw it"
+
+
+def asides(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what else a run has shown: costs, budgets of time, calls that nothing shows, slow cells, changes."""
+    for part in (fidelity, latency, coverage_totals.least, slow, changed):
+        yield from part(records)
+
+
+def _budgets(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return (record.get("latency") or {}).get("budgets") or ()
+
+
 def changed(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
     """The cases that changed something in the process that they ran in."""
     by_case: dict[str, list[str]] = {}
@@ -233,7 +316,7 @@ def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[s
 
 def latency(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
     """The budgets of time and what was measured: broken budgets first, then those that were not decided."""
-    measured = [(record, budget) for record in records for budget in (record.get("latency") or {}).get("budgets", ())]
+    measured = [(record, budget) for record in records for budget in _budgets(record)]
     order = ("broken", "inconclusive", "holds")
     measured.sort(key=lambda pair: (order.index(pair[1]["verdict"]), pair[0]["id"]))
     if measured:

@@ -62,10 +62,23 @@ class Outcome:
         return [json.loads(line) for line in text.splitlines()]
 
     def failure(self, name: str) -> str:
-        """The text of one failing test, by a part of its id."""
+        """Return all that is known of one failing test, by a part of its id: of a cell what JUnit files and ``-vv``
+        show, of any other test what the terminal does."""
+        from conformance.records import text
+
+        cells = [one for one in self._red() if name.removeprefix("test_") in one["id"]]
+        if cells:
+            (record,) = cells
+            return text.failure(record)
         sections = self.text.split("\n____")
         (found,) = (one for one in sections if name in one.split("\n", 1)[0])
         return found.split("\n", 1)[1].split("\n====")[0]
+
+    def _red(self) -> list[dict[str, Any]]:
+        try:
+            return [record for record in self.records.values() if record["status"] in ("failed", "xpassed")]
+        except FileNotFoundError:
+            return []
 
 
 def run_suite(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.commands import width
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
     """0, or 1 where there are findings."""
     from conformance.baseline import load
     from conformance.errors import UserError
-    from conformance.records import text
+    from conformance.records import finding_block, text
     from conformance.records.findings import findings, since
     from conformance.report.command import names
 
@@ -60,9 +61,10 @@ def run(given: argparse.Namespace) -> int:
     unknown = wanted - {"all"} - {finding.id for finding in found}
     if unknown:
         raise UserError(f"no finding of {places[-1]} is {', '.join(sorted(unknown))}; list them without --expect")
-    for finding, data in zip(found, told, strict=True):
+    for number, finding in enumerate(found, 1):
         if not wanted or wanted & {"all", finding.id}:
-            for line in text.finding(data, finding.cells[0]):
+            block = finding_block.describe(finding, since(finding, earlier))
+            for line in (*finding_block.lines(block, number, len(found), width()), ""):
                 tell(line)
     if given.expect:
         from conformance.commands.findings.expect import expect
