@@ -1,5 +1,6 @@
 """Red cells with one cause are one finding: which cells are put together, since when, and what accepts them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from conformance.commands.findings.entries import entries
 from conformance.commands.findings.expect import inserted
 from conformance.errors import CaseFileError
 from conformance.plan.catalogue import plan
-from conformance.records import text
 from conformance.records.brief import brief
+from conformance.records.finding_block import describe, lines
 from conformance.records.findings import findings, key_of, since
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
+from conformance.records.text import name_of_finding
 from tests.kit.runs import run_suite
 from tests.kit.unrun import UNRUN
 
@@ -120,25 +122,23 @@ def test_what_is_not_red_is_no_finding():
 def test_what_a_run_keeps_of_a_record_has_the_same_finding():
     records = [red(**OPTIMIZER), red("b", source=OTHER), red(status="xpassed")]
     assert [f.as_dict() for f in findings(map(brief, records))] == [f.as_dict() for f in findings(records)]
-    for whole, kept in zip(findings(records), findings(map(brief, records)), strict=True):
-        assert text.finding(whole.as_dict(), whole.cells[0]) == text.finding(kept.as_dict(), kept.cells[0])
 
 
 def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where():
     (one,) = findings([red(**OPTIMIZER), red(opset=13, **OPTIMIZER)])
     (two,) = findings([red("b", source=OTHER, **OPTIMIZER)])
     assert one.id == two.id
-    head, first = text.finding(one.as_dict(), one.cells[0])
-    assert head == (
-        f"{one.id}  onnxruntime's optimizer, pass GeluFusionL2: other values; 2 cells of a "
-        "(opset 13, 17; torchscript; onnxruntime; fp32)"
+    block = describe(one)
+    assert (block.who, block.what) == (
+        "ONNX Runtime's optimizer is wrong",
+        "GeluFusionL2 changes what the model computes",
     )
-    assert first == "  accuracy[a-torchscript-op17-onnxruntime-fp32]: planted"
+    assert ("cells", ("a, torchscript, opset 13, 17: ONNX Runtime fp32 (accuracy)",)) in block.rows
 
 
 def test_names_of_others_are_harmless():
     (one,) = findings([red("a\x1b[2J\n::error::", reason="\x1b[31m", source={"file": "\x1b", "line": 1})])
-    assert all(said.isprintable() for said in text.finding(one.as_dict(), one.cells[0]))
+    assert all(said.isprintable() for said in lines(describe(one), 1, 1, 80))
 
 
 def test_since_when_is_the_earliest_run_of_an_unbroken_row():
@@ -207,7 +207,7 @@ def test_entries_are_written_and_refused_until_they_say_because(tmp_path, capsys
     writer.close(1.0)
     before = file.read_text(encoding="utf-8")
     assert main(["findings", str(run)]) == 1
-    ids = [said.split()[0] for said in capsys.readouterr().out.splitlines() if not said.startswith(" ")][:-1]
+    ids = re.findall(r"conformance explain (\w{8})\n", capsys.readouterr().out)
     assert main(["findings", str(run), *(word for id in ids for word in ("--expect", id))]) == 0
     assert "say because:" in capsys.readouterr().out
     after = file.read_text(encoding="utf-8")
@@ -231,16 +231,16 @@ def test_a_finding_that_is_not_there_is_told(tmp_path, capsys):
     assert "no finding of" in capsys.readouterr().err
 
 
-def test_a_red_run_shows_its_findings_before_its_failures(tmp_path):
+def test_a_red_run_shows_its_findings_first_and_names_them_last(tmp_path):
     (tmp_path / "planted.yaml").write_text(FILE.format(more="  tags: [fails]"), encoding="utf-8")
     outcome = run_suite(tmp_path, "--cases", "planted.yaml", "-n0", *UNRUN)
     assert outcome.code == 1
     said = outcome.text
-    assert said.index(" findings =") < said.index(" FAILURES =") < said.index(" conformance =")
-    top = said[said.index(" findings =") : said.index(" FAILURES =")]
+    assert said.index("1 of ") < said.index(" conformance =") < said.index("FAILED ") and " FAILURES =" not in said
     failed = [record for record in outcome.records.values() if record["status"] == "failed"]
     keys = {key_of(record) for record in failed}
-    assert f"{len(failed)} red cells: {len(keys)} finding" in top
+    assert f"{len(failed)} red cells: {len(keys)} finding" in said
+    assert said.count("\nFAILED ") == len(keys)
 
 
 def test_a_headline_says_what_the_text_says():
@@ -252,5 +252,4 @@ def test_a_headline_says_what_the_text_says():
     )
     assert key_of(red(stage="export", error="SymbolicValueError", reason=reason))[2:4] == ("operator", "Unfold")
     (finding,) = findings([red(**FROZEN)])
-    head, _ = text.finding(finding.as_dict(), finding.cells[0])
-    assert "the exporter, the branch at cases/beside.py:7: control flow on data;" in head
+    assert "the exporter, the branch at cases/beside.py:7: control flow on data" in name_of_finding(finding.as_dict())

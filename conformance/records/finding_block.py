@@ -114,7 +114,7 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
     runtime = title(str(record.get("runtime")))
     if record.get("shipped") and key.component == "exporter":
         return f"{record['shipped']} is wrong"
-    if record["exporter"] == "onnx" and key.component in _OF_A_FILE:
+    if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
     own = ", ".join(record.get("own_code") or ())
     if key.component == "exporter" and own:
@@ -122,7 +122,7 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         known = operator in own.replace("::", ".")
         return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
     words = {
-        "exporter": f"{_EXPORTERS.get(str(record['exporter']), str(record['exporter']))} is wrong",
+        "exporter": f"{_EXPORTERS.get(str(record.get('exporter')), str(record.get('exporter')))} is wrong",
         "runtime": f"{runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
@@ -206,7 +206,7 @@ def _effect(record: Mapping[str, Any]) -> tuple[str, ...]:
     if record.get("status") != "failed":
         return ()
     worst = record.get("worst")
-    if record.get("stage") != "compare" or not worst:
+    if record.get("stage") != "compare" or not worst or "index" not in worst:
         stopped = f"stops at {record.get('stage')}" + (f" with {record['error']}" if record.get("error") else "")
         return (stopped,) if record.get("stage") != "compare" else ()
     if record.get("error") not in VALUES or worst.get("looked_up"):
@@ -314,7 +314,7 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
     opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
     ran = dict.fromkeys(
-        f"{title(str(cell['runtime']))} {cell['precision']}" for cell in cells if cell["runtime"] is not None
+        f"{title(str(cell['runtime']))} {cell['precision']}" for cell in cells if cell.get("runtime") is not None
     )
     checks = dict.fromkeys(_CHECKS.get(str(cell["check"]), str(cell["check"])) for cell in cells)
     runs = f": {', '.join(ran)}" if ran else ""

@@ -27,12 +27,12 @@ _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
-_LEGEND = {
+MEANINGS = {
     "✓": "passed", "x": "failed as declared", "F": "failed", "X": "passed though declared to fail", "s": "skipped",
     "·": "not a cell", "n": "a further check failed as declared", "N": "a further check failed",
 }  # fmt: skip
 """What the signs mean, in the order of a legend."""
-LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in _LEGEND.items()),)
+LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items()),)
 _FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine"
 
 MOST_LINES = 24
@@ -63,9 +63,9 @@ def lines(records: Sequence[Mapping[str, Any]], width: int, *, full: bool = True
 def legend(shown: Sequence[str]) -> Iterator[str]:
     """The legend of a matrix of these lines: the signs that occur in it."""
     text = "\n".join(shown[1:])
-    found = [sign for sign in _LEGEND if re.search(rf"(?<!\S){re.escape(sign)}(?!\S)", text)]
+    found = [sign for sign in MEANINGS if re.search(rf"(?<!\S){re.escape(sign)}(?!\S)", text)]
     if found:
-        yield "   ".join(f"{sign} {_LEGEND[sign]}" for sign in found)
+        yield "   ".join(f"{sign} {MEANINGS[sign]}" for sign in found)
     if {"n", "N"} & {*found}:
         yield _FURTHER
 

@@ -73,22 +73,6 @@ def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
     return f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
 
 
-def finding(told: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
-    """A finding (``Finding.as_dict()``) in two lines: what is wrong and in which cells, and the first of them."""
-    count = len(told["cells"])
-    since = f"; since {told['since']}" if told.get("since") else ""
-    axes = (("opset", told["opsets"]), ("", told["exporters"]), ("", told["runtimes"]), ("", told["precisions"]))
-    where = "; ".join(f"{word} {', '.join(map(str, values))}".strip() for word, values in axes if values)
-    cases = told["cases"]
-    of = f"of {cases[0]}" if len(cases) == 1 else f"of {len(cases)} cases"
-    cells = f"{count} cell{'' if count == 1 else 's'} {of}"
-    head = f"{told['id']}  {name_of_finding(told)}; {cells} ({where}){since}"
-    return [
-        literal(head),
-        literal(f"  {first['id']}: {one_line(first.get('reason') or first.get('error'), _REPEATED)}"),
-    ]
-
-
 def name_of_finding(told: Mapping[str, Any]) -> str:
     """Return who is at fault, what of it, and for what kind of difference, by the fields of ``findings.Key``."""
     which = told["which"] if told["by"] != "code" else ""

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from conformance.errors import UserError
-from conformance.records import matrix, text
+from conformance.records import finding_block, matrix, text
 from conformance.records.findings import Finding, findings, since
 from conformance.records.record import Record
 from conformance.records.sanitize import cleaned, literal, visible
@@ -29,7 +29,6 @@ from conformance.report.record_rows import (
     complete,
     failures,
     finished,
-    place,
     ratio,
 )
 from conformance.report.verdict_words import details, verdict
@@ -48,6 +47,8 @@ MOST_SAMPLES = 400
 """Dots of a latency that are drawn; nobody could tell more of them apart."""
 MOST_CHANGES = 100
 """Changes of a kind that are listed; the others are in the list of cells."""
+MOST_CELLS = 8
+"""Cells of a finding that the page links to."""
 MOST_FIRST = 20
 """Findings that are shown at the top, those with most cells first."""
 
@@ -97,7 +98,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         changes=_by_kind(changed),
         compared=len(changed),
         most_changes=MOST_CHANGES,
-        legend=matrix.LEGEND,
+        legend=matrix.MEANINGS,
     )
 
 
@@ -145,11 +146,12 @@ def _title(rows: Sequence[Row], regressions: int) -> str:
 
 
 def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """A finding in words, with its first cell."""
-    row = dict(finding.cells[0])
-    words, _ = text.finding(finding.as_dict(since(finding, past)), row)
-    shown = {name: row[name] for name in ("id", "fault", "stage", "reason", "error")}
-    return shown | {"place": place(row), "words": words, "more": len(finding.cells) - 1}
+    """A finding as a block, with links to its cells."""
+    block = finding_block.describe(finding, since(finding, past))
+    return {
+        "id": block.id, "who": block.who, "what": block.what, "rows": block.rows,
+        "cells": [cell["id"] for cell in finding.cells[:MOST_CELLS]], "more": max(len(finding.cells) - MOST_CELLS, 0),
+    }  # fmt: skip
 
 
 def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.records import matrix, text
+from conformance.records import finding_block, matrix, text
 from conformance.records.findings import findings
 from conformance.records.sanitize import literal, one_line, visible
 from conformance.report.record_rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
@@ -97,9 +97,12 @@ def _findings(red: Sequence[Row], most: int) -> Iterator[str]:
     yield ""
     yield f"**{text.found(len(found), len(red))}**"
     yield ""
-    for finding in found[:most]:
-        head, _ = text.finding(finding.as_dict(), finding.cells[0])
-        yield f"- {code(head, 2 * _WIDE)}"
+    for number, finding in enumerate(found[:most], 1):
+        told = finding_block.describe(finding)
+        yield f"**{number} of {len(found)}:** {code(told.who, 2 * _WIDE)}"
+        yield ""
+        yield from block("\n".join([one_line(told.what), "", *finding_block.markdown(told)]))
+        yield ""
     if len(found) > most:
         yield f"- and {len(found) - most} more findings"
 
@@ -107,6 +110,8 @@ def _findings(red: Sequence[Row], most: int) -> Iterator[str]:
 def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
     if not red or not most:
         return
+    yield ""
+    yield f"<details><summary>Every red cell, {len(red)}</summary>"
     yield ""
     yield "| cell | at fault | stage | why | case |"
     yield "|---|---|---|---|---|"
@@ -120,11 +125,9 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
     commands = [str(row["command"]) for row in red[:most] if row["command"]]
     if commands:
         yield ""
-        yield "<details><summary>Reproduce</summary>"
-        yield ""
         yield from block("\n".join(literal(command, 2000) for command in commands))
-        yield ""
-        yield "</details>"
+    yield ""
+    yield "</details>"
 
 
 def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:

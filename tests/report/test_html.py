@@ -75,7 +75,7 @@ def test_the_page_has_all_fields_of_all_records():
 def test_what_failed_first_stands_at_the_top_with_its_fault():
     made = page([("run", HEADER, [record("sound"), failed("first", fault="exporter"), failed("second")])])
     top = made[made.index("2 red cells: 2 findings") : made.index("Environment")]
-    assert top.index("the exporter") < top.index("accuracy[first-") < top.index("accuracy[second-")
+    assert top.index("exporter is wrong") < top.index("accuracy[first-") < top.index("accuracy[second-")
     assert "accuracy[sound" not in top and "cases/first.yaml:7" in top
 
 
