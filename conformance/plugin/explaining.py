@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 from collections import deque
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.errors import display_path
 from conformance.plugin.junit import Junit
 from conformance.plugin.properties import describe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conformance.plan.cell import Cell
     from conformance.plugin.session import Session
     from conformance.records.record import Record
@@ -36,6 +40,8 @@ class Explaining:
         self._count = 0
         """How many cells were to be explained."""
         self._why_left = ""
+        self._named: set[Path] = set()
+        """Folders that carry the id of a finding of this run."""
         self._told = False
         """True if a log says that failures are explained now."""
 
@@ -128,6 +134,8 @@ class Explaining:
         """Put the explained record in the place of the one that was written."""
         from conformance.records import text
 
+        if record.explained_with is None:
+            self._name_folder(record)
         told = record.as_dict()
         self.red[record.id] = told
         self._session.writing.replace(told)
@@ -135,6 +143,24 @@ class Explaining:
         report.user_properties = self._session.properties.shared(describe(told))
         report.longrepr = text.failure(told)
         self._junit.explain(report, str(report.longrepr))
+
+    def _name_folder(self, record: Record) -> None:
+        """Give the folder of a failing example the id of its finding as a second name, by which texts call it."""
+        failing = self._options.store / "failing"
+        own, short = failing / f"{record.check}-{record.id.partition('[')[2][:-1]}", failing / _id_of(record)
+        with contextlib.suppress(OSError):  # a file system without links: then the longer name has to do
+            if not own.is_dir() or short in self._named:
+                return
+            self._named.add(short)
+            if short.is_symlink():
+                short.unlink()
+            short.symlink_to(own.name)
+            long, new = (f"{display_path(failing)}/{folder.name}" for folder in (own, short))
+            if record.bundle is not None:
+                record.bundle = record.bundle.replace(long, new, 1)
+            small: Any = record.smallest or {}
+            for name in {"repro", "issue", "bundle"} & small.keys():
+                small[name] = small[name].replace(long, new, 1)
 
     def _show_progress(self) -> None:
         self._show(f"explaining failures: {self._count - self._unexplained()} of {self._count} red cells")
@@ -150,6 +176,12 @@ class Explaining:
             self._told = True
             reporter.ensure_newline()
             reporter.write_line(line)
+
+
+def _id_of(record: Record) -> str:
+    from conformance.records.findings import Finding, key_of
+
+    return Finding(key_of(record.as_dict())).id
 
 
 def _leave(alike: object, error: Exception) -> None:

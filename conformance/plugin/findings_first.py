@@ -56,7 +56,8 @@ class FindingsFirst:
         for number, finding in enumerate(found[:_MOST], 1):
             block = finding_block.describe(finding, since(finding, runs))
             head, *lines = finding_block.lines(block, number, len(found), width - 1)
-            reporter.write_line("")
+            if number > 1:
+                reporter.write_line("")
             reporter.write_line(literal(head), red=True, bold=True)
             for line in lines:
                 reporter.write_line(literal(line))

@@ -60,7 +60,7 @@ def describe(finding: Finding, since: str | None = None) -> Block:
         ("since", (since,) if since else ()),
         ("cells", _cells(finding.cells)),
         ("reproduce", _reproduce(record)),
-        ("report", _told(record, "issue")),
+        ("report", tuple(f"{file}  (ready to send upstream)" for file in _told(record, "issue"))),
         ("more", (f"conformance explain {finding.id}",)),
     )
     known = tuple(row for row in rows if row[1])
@@ -83,9 +83,10 @@ def lines(block: Block, number: int, count: int, width: int) -> Iterator[str]:
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    kept = [one_line(line) if label != "to do" else line for line in text.splitlines()]
+    kept = text.splitlines()
     if label in _NOT_BROKEN:
         return kept
+    kept = kept if label == "to do" else [one_line(line) for line in kept]
     return [
         part
         for line in kept
@@ -263,10 +264,10 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
     change = located.get("change")
     told = [
         *_witnesses(record.get("witnesses") or ()),
-        *conclusion(record),
+        *(conclusion(record) if not change else ()),  # a change that helps says more
         *guilty_passes(record.get("optimizer") or {}, record),
         *([f"{change}, what it computes is right"] if change else []),
-        *(values_of(located) if located and not located.get("unable") and located.get("how") == "value" else ()),
+        *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
     ]
     if record.get("unexplained"):
@@ -330,6 +331,6 @@ def _reproduce(record: Mapping[str, Any]) -> tuple[str, ...]:
     script = _told(record, "repro")
     replay, align = replay_of(record), align_of(record)
     if script:
-        return (f"python {script[0]}",)
+        return (f"python {script[0]}  (needs no part of this suite)",)
     commands = (replay or record.get("command"), align)
     return tuple(str(command) for command in commands if command)
