@@ -7,7 +7,6 @@ module is run and then exported with the same inputs, and its Python is watched,
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Inputs
-from conformance.errors import Details, causes, display_path
+from conformance.errors import Details, attempt, causes, display_path, or_else
 from conformance.export.expression import EXPRESSION
 from conformance.worker import aside
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, kind_of, learn_places, package_of
@@ -101,9 +100,8 @@ def raising(run: CellRun, error: BaseException) -> list[str]:
     own = [(frame, step) for frame, step in places if _is_own(frame.f_code.co_filename)]
     if not own:
         return []
-    try:
-        steps = aside.ask(lambda: _eagerly(run).steps, SECONDS)
-    except Exception:  # this only explains a failure, and must not be another
+    steps = or_else(None, lambda: aside.ask(lambda: _eagerly(run).steps, SECONDS))
+    if steps is None:
         return []
     others = [(frame, step) for frame, step in own if step not in steps.get(_key(frame.f_code), ())]
     told = (_branch(frame, step).name if _key(frame.f_code) in steps else _name(frame) for frame, step in others)
@@ -113,12 +111,13 @@ def raising(run: CellRun, error: BaseException) -> list[str]:
 
 def _written(run: CellRun, function: str) -> tuple[str, int] | None:
     """Return where a function that the case declares begins; what onnxscript compiles has its Python inside."""
-    try:
+
+    def place() -> tuple[str, int]:
         found = run.reference.folder.resolve(function)
         code = inspect.unwrap(getattr(found, "function", found)).__code__
-    except Exception:  # this only explains a failure, and must not be another
-        return None
-    return code.co_filename, code.co_firstlineno
+        return code.co_filename, code.co_firstlineno
+
+    return or_else(None, place)
 
 
 def _steps_of(error: BaseException) -> Iterator[TracebackType]:
@@ -148,10 +147,7 @@ def _seen(run: CellRun) -> list[Own]:
     if run.cell.exporter == "onnx":
         return []
     if model not in known:
-        try:
-            known[model] = aside.ask(lambda: _watched(run), SECONDS)
-        except Exception:  # this only explains a failure, and must not be another
-            known[model] = []
+        known[model] = or_else([], lambda: aside.ask(lambda: _watched(run), SECONDS))
     return known[model]
 
 
@@ -170,8 +166,8 @@ def _eagerly(run: CellRun) -> _Watch:
 
 def _watched(run: CellRun) -> list[Own]:
     eager = _eagerly(run)
-    with contextlib.suppress(Exception), _Watch(eager) as exporting:
-        run.export()
+    with _Watch(eager) as exporting:
+        attempt(run.export)
     return exporting.found()
 
 

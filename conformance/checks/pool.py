@@ -122,7 +122,7 @@ class Pool:
 
         try:
             return run(cell, note, None if following is None else self._cells[following])
-        except Exception as error:  # the other cells are to run all the same
+        except Exception as error:  # a mistake of ours; it is in the record, and the other cells run all the same
             return broken(cell, type(error).__name__, "the cell has no record of its own", error)
         finally:
             del self._doing[number]

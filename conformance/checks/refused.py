@@ -12,7 +12,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.left_open import called, left_open
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped, attempt, display_path, summarize, works
 from conformance.export.expression import EXPRESSION
 from conformance.worker import aside
 
@@ -74,26 +74,18 @@ def _asked(run: CellRun, question: Any) -> dict[str, Any]:
         told: dict[str, Any] = question()
         return placed(run, told)
 
-    try:
-        found = aside.ask(answer, SECONDS)
-    except Unable as reason:
-        found = {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}
-    except Exception as error:  # this only explains a failure, and must not be another
-        found = {"unable": "raised", "detail": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+    found = attempt(lambda: aside.ask(answer, SECONDS))
+    if isinstance(found, Unable):
+        found = {"unable": found.why, **({"detail": str(found)} if str(found) else {})}
+    elif isinstance(found, Exception):  # this only explains a failure, and must not be another
+        found = {"unable": "raised", "detail": summarize(found)}
     run.record.seconds["locate"] = run.record.seconds.get("locate", 0.0) + time.perf_counter() - start
     return found
 
 
 def _of_export(run: CellRun) -> dict[str, Any]:
-    def exports() -> bool:
-        try:
-            run.export()
-        except Exception:  # whatever the exporter raises: then it does not export
-            return False
-        return True
-
     stopped = stopped_export(run.cell.exporter, run.export)
-    return stopped.told(exports) | next_stop(run.cell.exporter, run.export, stopped)
+    return stopped.told(lambda: works(run.export)) | next_stop(run.cell.exporter, run.export, stopped)
 
 
 def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,10 @@ import struct
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
+from conformance.errors import or_else, works
 from conformance.worker.children import signalled_with_parent
 
 _T = TypeVar("_T")
@@ -78,10 +80,8 @@ def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
             answer: tuple[str, Any] = ("gave", question())
         except BaseException as error:
             answer = ("raised", error)
-        try:
-            data = pickle.dumps(answer)
-            pickle.loads(data)
-        except Exception:
+        data = or_else(None, lambda: pickle.dumps(answer))
+        if data is None or not works(partial(pickle.loads, data)):
             data = pickle.dumps(("raised", RuntimeError(f"{type(answer[1]).__name__}: {answer[1]}")))
         with open(writing, "wb") as stream:
             stream.write(_HEAD.pack(len(data)) + data)

@@ -236,7 +236,7 @@ class Worker:
 def _revived(answer: Answer) -> Exception:
     """The exception itself if its module is loaded here, else a WorkerError: unpickling could import torch."""
     if answer.data and answer.module in sys.modules:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # its class may unpickle in any way; its text is left
             error: Exception = pickle.loads(answer.data)
             return error
     return WorkerError(answer.text)
