@@ -107,7 +107,7 @@ class Pool:
                 following = self._take(worker, of_others=False)
                 self._answers.put((number, self._record(number, run, following)))
                 number = self._take(worker, of_others=True) if following is None else following
-        except BaseException as error:
+        except BaseException as error:  # of a thread: who waits for the records raises it
             self._answers.put(error)
         else:
             self._answers.put(None)

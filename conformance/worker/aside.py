@@ -78,7 +78,7 @@ def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
             os.dup2(nowhere, descriptor)
         try:
             answer: tuple[str, Any] = ("gave", question())
-        except BaseException as error:
+        except BaseException as error:  # whatever the question raises: the parent raises it again
             answer = ("raised", error)
         data = or_else(None, lambda: pickle.dumps(answer))
         if data is None or not works(partial(pickle.loads, data)):

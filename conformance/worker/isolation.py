@@ -163,7 +163,7 @@ class Worker:
             if death is None:
                 self._send(prepare, (self._memory_gib, self._initializer))
                 death = self._receive(_STARTUP, None)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the next call starts another process
             self._discard()
             raise
         if death is not None:

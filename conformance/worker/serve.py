@@ -202,7 +202,7 @@ def _answer(request: bytearray, progress: Progress) -> Answer:
         result = function(progress, *args)
     except Exception as error:  # of what was called: the parent raises it again
         return _raised(error)
-    except BaseException as error:
+    except BaseException as error:  # what was called has ended the process: the parent says how
         return Answer("ended", text=_describe(error))
     data = attempt(lambda: dumps(result))
     if isinstance(data, Exception):

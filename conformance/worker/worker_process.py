@@ -51,7 +51,7 @@ class Process:
             self._listener.setblocking(False)
             address = self._listener.getsockname()
             self._process = server.launch(serve, address, self._key, progress, output)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: nobody else closes the socket
             self._listener.close()
             raise
         assert self._process.pid is not None
