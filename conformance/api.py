@@ -21,6 +21,7 @@ from conformance.case.declaration import Case
 from conformance.case.document import Document
 from conformance.checks.runner import Runner
 from conformance.draft.exported_program import case_of_program
+from conformance.errors import attempt
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -160,14 +161,11 @@ def _isolated(
     if built is None:
         return None, _worker(), None
     pickled: Pickled | Exported = Pickled(home / "module.pickle", tuple(sys.path))
-    try:
-        if program is None:
-            pickled.file.write_bytes(pickle.dumps(built.original))
-        else:
-            pickled = Exported(home / "program.pt2")
-            _save_program(program, pickled.file)
-    except Exception as error:  # whatever its classes raise
-        return built, None, f"the module cannot be pickled ({type(error).__name__}: {error})"
+    if program is not None:
+        pickled = Exported(home / "program.pt2")
+    saved = attempt(lambda: _save(built, program, pickled.file))
+    if isinstance(saved, Exception):
+        return built, None, f"the module cannot be pickled ({type(saved).__name__}: {saved})"
     answer = _worker().call(_trouble, pickled, timeout=TIMEOUT)
     trouble = answer.how if isinstance(answer, Death) else answer
     if trouble is not None:
@@ -175,19 +173,19 @@ def _isolated(
     return pickled, _worker(), None
 
 
-def _save_program(program: Any, file: Path) -> None:
+def _save(built: Here, program: Any, file: Path) -> None:
     import torch
 
-    torch.export.save(program, file)
+    if program is None:
+        file.write_bytes(pickle.dumps(built.original))
+    else:
+        torch.export.save(program, file)
 
 
 def _trouble(progress: object, pickled: Pickled | Exported) -> str | None:
     """Why the module cannot be made of the file in this process; None if it can."""
-    try:
-        pickled.module()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+    module = attempt(pickled.module)
+    return f"{type(module).__name__}: {module}" if isinstance(module, Exception) else None
 
 
 def _run(cells: Sequence[Cell], settings: Settings, worker: Worker | None) -> Iterator[Record]:

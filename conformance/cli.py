@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UserError, OSError) as error:
         print(block(f"conformance {given.command}: {error}"), file=sys.stderr)
         return 2
-    except Exception:
+    except Exception:  # a mistake of ours; its traceback is printed
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
         text = "this is a mistake in the harness; please report it with the lines above"
         print(f"conformance {given.command}: {text}", file=sys.stderr)

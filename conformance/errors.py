@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from conformance import HOME
+
+_T = TypeVar("_T")
+_Other = TypeVar("_Other")
+
+
+def attempt(call: Callable[[], _T]) -> _T | Exception:
+    """Call the code of others, and return what it returns or the exception that it raises.
+
+    Modules, exporters, runtimes and packages raise what they like. A mistake in this package is not noticed inside
+    the call either, so keep the call small.
+    """
+    try:
+        return call()
+    except Exception as error:  # anything at all; nothing is lost, as it is the answer
+        return error
+
+
+def or_else(otherwise: _Other, call: Callable[[], _T]) -> _T | _Other:
+    """Return what a call returns, or ``otherwise`` where it raises.
+
+    For what only explains a failure, and must not be another, and for candidates that may be refused.
+    """
+    result = attempt(call)
+    return otherwise if isinstance(result, Exception) else result
+
+
+def works(call: Callable[[], object]) -> bool:
+    """Return whether a call returns, and raises nothing."""
+    return not isinstance(attempt(call), Exception)
+
+
+@contextlib.contextmanager
+def noting(note: Callable[[Exception], object]) -> Iterator[None]:
+    """Call ``note`` with what is raised inside the block, and let it pass, unless ``note`` raises something else."""
+    try:
+        yield
+    except Exception as error:  # whatever is raised, which goes on to the caller; nothing is lost
+        note(error)
+        raise
 
 
 @dataclass(frozen=True)
@@ -72,6 +112,20 @@ class Stopped(Exception):
         """Further fields of the record; ``records.text`` makes lines of them."""
 
 
+@contextlib.contextmanager
+def stopping(stage: str, fault: str, say: Callable[[Exception], str], error: str | None = None) -> Iterator[None]:
+    """Raise Stopped for what the code of others raises inside the block, with the text that ``say`` makes of it.
+
+    ``error`` stands for the name of its class. Stopped and Unavailable pass as they are.
+    """
+    try:
+        yield
+    except (Stopped, Unavailable):
+        raise
+    except Exception as raised:  # anything at all; its class, its text and itself as the cause are in the Stopped
+        raise Stopped(stage, error or type(raised).__name__, say(raised), fault) from raised
+
+
 def why(error: OSError) -> str:
     """Return what the system says of a file or a folder, in words."""
     if isinstance(error, (FileExistsError, NotADirectoryError)):
@@ -124,10 +178,13 @@ LONGEST = 2000
 
 def text_of(error: BaseException) -> str:
     """Return the text of an exception, whatever it does when it is asked for it."""
-    try:
-        return str(error)
-    except Exception as other:  # whatever the user's class raises; its text is lost
-        return f"(its text cannot be made: {type(other).__name__})"
+    text = attempt(lambda: str(error))
+    return text if isinstance(text, str) else f"(its text cannot be made: {type(text).__name__})"
+
+
+def summarize(error: BaseException) -> str:
+    """Return the class of an exception with the first line of its text."""
+    return f"{type(error).__name__}: {text_of(error)}".splitlines()[0][:300]
 
 
 def shortened(text: str) -> str:

@@ -12,6 +12,9 @@ from conformance import HOME
 IGNORED = 15
 """The most lines that the type checker may leave out, each with a reason."""
 
+WIDE = {"Exception": 30, "BaseException": 15}
+"""The most handlers that take whatever comes; ``errors.attempt`` and ``errors.or_else`` do so for the others."""
+
 QUESTIONS = 20
 """The most docstrings that may open with such a word."""
 FILES = sorted(file for file in HOME.rglob("*.py") if "starter" not in file.parts)
@@ -57,6 +60,31 @@ def test_what_the_type_checker_leaves_out_has_a_reason():
     lines = [line for line in every if "type: ignore" in line]
     assert len(lines) <= IGNORED
     assert [line for line in lines if not re.search(r"type: ignore\[[\w\-, ]+\]  # \w", line)] == []
+
+
+def caught(tree: ast.Module) -> Iterator[tuple[set[str], int, int]]:
+    """The names of what each handler or ``suppress`` takes, with its first line and that of its first statement."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            names = ["BaseException"] if node.type is None else ast.unparse(node.type).strip("()").split(", ")
+            yield {*names}, node.lineno, node.body[0].lineno
+        elif isinstance(node, ast.With):
+            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+            for call in calls:
+                if ast.unparse(call.func).endswith("suppress"):
+                    yield {*map(ast.unparse, call.args)}, node.lineno, node.body[0].lineno
+
+
+def test_few_handlers_take_whatever_comes_and_each_says_what_that_is():
+    found = Counter()
+    for file in FILES:
+        text = file.read_text(encoding="utf-8")
+        for names, start, end in caught(ast.parse(text)):
+            wide = next((name for name in WIDE if name in names), None)
+            if wide is not None:
+                found[wide] += 1
+                assert any("#" in line for line in text.splitlines()[start - 1 : end]), f"{file}:{start}: what comes?"
+    assert all(found[name] <= most for name, most in WIDE.items()), found
 
 
 def test_docstrings_say_what_a_thing_does_and_ask_no_question():

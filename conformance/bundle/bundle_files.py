@@ -19,7 +19,7 @@ from conformance.arrays import Array
 from conformance.bundle.engine_trial import Trial
 from conformance.bundle.entry import Entry, check_path
 from conformance.compare.judges import Judge
-from conformance.errors import UserError, why
+from conformance.errors import UserError, attempt, why
 from conformance.records.validation import Misfit
 from conformance.verdict.example import Draw, Example, given
 
@@ -94,10 +94,9 @@ class Files:
             raise UserError(f"{file}: is no ONNX model but one of ONNX Runtime's own format")
         from onnx import ModelProto
 
-        try:
-            model = ModelProto.FromString(data)
-        except Exception as error:
-            raise UserError(f"{file}: is no ONNX model: {type(error).__name__}: {error}") from None
+        model = attempt(lambda: ModelProto.FromString(data))
+        if isinstance(model, Exception):
+            raise UserError(f"{file}: is no ONNX model: {type(model).__name__}: {model}")
         home = contained(self.folder, f"{CELLS}/{entry.name}")
         for tensor in _tensors(model):
             if _is_external(tensor):
@@ -182,18 +181,20 @@ class Files:
 def _array(file: Path, data: bytes) -> Array:
     from onnx import TensorProto, numpy_helper
 
-    try:
+    def values() -> Array:
         tensor = TensorProto.FromString(data)
         if _is_external(tensor):
             text = "data_location and external_data refer to another file; a tensor of a data set holds its own data"
             raise UserError(f"{file}: {text}")
         if any(size < 0 for size in tensor.dims):
             raise ValueError("a size below 0")
-        array: Array = numpy_helper.to_array(tensor)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{file}: the bundle is damaged: {type(error).__name__}: {error}") from None
+        return numpy_helper.to_array(tensor)
+
+    array = attempt(values)
+    if isinstance(array, UserError):
+        raise array
+    if isinstance(array, Exception):
+        raise UserError(f"{file}: the bundle is damaged: {type(array).__name__}: {array}")
     if array.dtype.hasobject:
         raise UserError(f"{file}: the bundle is damaged: its tensor holds no numbers")
     return array

@@ -12,6 +12,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from conformance.bundle.engine_trial import try_engine
 from conformance.bundle.entry import Entry
 from conformance.compare.judges import Judge, Right, judge_from
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped, Unavailable, UserError
+from conformance.errors import Stopped, Unavailable, UserError, attempt, or_else, stopping
 from conformance.records.death import note_death
 from conformance.records.environment import environment
 from conformance.records.explanation import Explanation, Failure, Shows, fail, note
@@ -180,7 +181,7 @@ def run_entry(
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
     except Stopped as stop:
         fail(record, stop)
-    except Exception as error:
+    except Exception as error:  # a mistake of ours, or of who edited the bundle; it is in the record
         record.status, record.error = "failed", type(error).__name__
         note(record, Shows("harness"))
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
@@ -257,9 +258,9 @@ class _Replay:
         provider, example = registry.named(self._runtime).provider, next(self._examples(), None)
         if not provider or example is None:
             return {}
-        with contextlib.suppress(Exception), self._stage("run"):  # it fails later, at its first example
-            return kernels(self._model, self._libraries, example.inputs, self._entry.config, provider)
-        return {}
+        with self._stage("run"):
+            ask = partial(kernels, self._model, self._libraries, example.inputs, self._entry.config, provider)
+            return or_else({}, ask)  # it fails later, at its first example
 
     def engine(self) -> None:
         """TensorRT's check ``engine``, with what the bundle holds for it."""
@@ -270,13 +271,8 @@ class _Replay:
     @contextlib.contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
         """A stage in which whatever is raised is the runtime's fault."""
-        with self._stage(name):
-            try:
-                yield
-            except (Stopped, Unavailable):
-                raise
-            except Exception as error:
-                raise Stopped(name, type(error).__name__, _line(error), "runtime") from error
+        with self._stage(name), stopping(name, "runtime", _line):
+            yield
 
     def _build_in(self, store: Path) -> Build:
         build = Build.from_dict(self._entry.build, store)
@@ -304,14 +300,14 @@ class _Replay:
         """The runtime with the model loaded, and None; or None, and what stopped the loading."""
         with self._stage("load"):
             open_model = opener(self._runtime, self._build, self._entry.config)
-            try:
-                return stack.enter_context(open_model(self._model, self._libraries)), None
-            except ImportError as error:
-                raise Unavailable(f"{self._runtime} cannot be imported: {error}") from None
-            except Unavailable:
-                raise
-            except Exception as error:
-                return None, Stopped("load", type(error).__name__, _line(error), "runtime")
+            session = attempt(lambda: stack.enter_context(open_model(self._model, self._libraries)))
+        if isinstance(session, ImportError):
+            raise Unavailable(f"{self._runtime} cannot be imported: {session}")
+        if isinstance(session, Unavailable):
+            raise session
+        if isinstance(session, Exception):
+            return None, Stopped("load", type(session).__name__, _line(session), "runtime")
+        return session, None
 
     def _explained(self, stop: Stopped, example: Example, comparer: Comparer) -> Explanation:
         """Return who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""

@@ -79,7 +79,7 @@ def read(file: Path) -> tuple[list[Case], list[Problem]]:
         return _read(file)
     except CaseFileError as error:
         return [], error.problems
-    except Exception as error:
+    except Exception as error:  # a mistake of ours; it is told as a problem of the file, whose cases are lost
         return [], [Problem(file, 1, 1, harness_mistake("reading this file", error))]
 
 

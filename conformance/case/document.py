@@ -20,7 +20,7 @@ from ruamel.yaml.scanner import Scanner, ScannerError
 
 from conformance.case.kept_documents import Kept, keep, recall
 from conformance.case.limits import DEPTH, FILE_KIB, TOKENS
-from conformance.errors import CaseFileError, Problem, shown
+from conformance.errors import CaseFileError, Problem, attempt, shown
 
 Place = tuple[str | int, ...]
 """The way from the top of a file to a value: keys and list indices."""
@@ -132,13 +132,12 @@ class _Scanner(Scanner):
     """Refuses what a case file does not have, at the token."""
 
     def fetch_more_tokens(self) -> Any:
-        try:
-            super().fetch_more_tokens()
-        except (MarkedYAMLError, ReaderError):
-            raise
-        except Exception as error:  # on some broken input ruamel fails in its own code; the mistake is in the file
-            why = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise self._refusal(f"is not YAML that can be read: {why}") from None
+        failed = attempt(super().fetch_more_tokens)
+        if isinstance(failed, MarkedYAMLError | ReaderError):
+            raise failed
+        if isinstance(failed, Exception):  # on some broken input ruamel fails in its own code; the file is wrong
+            why = (str(failed).strip() or type(failed).__name__).splitlines()[0]
+            raise self._refusal(f"is not YAML that can be read: {why}")
         if len(self.indents) + self.flow_level > DEPTH:
             raise self._refusal(f"nested deeper than the {DEPTH} levels of a case file")
         if self.tokens_taken > TOKENS:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from conformance.errors import Stopped, did_you_mean, shown
+from conformance.errors import Stopped, attempt, did_you_mean, shown
 
 if TYPE_CHECKING:
     from conformance.case.python import Folder
@@ -84,9 +84,8 @@ def _check_known(name: str, make: Any, given: Mapping[str, Any], made: Any) -> N
     odd = [word for word in given if word not in parameters]
     if not odd or not inspect.isclass(make):
         return
-    try:
-        usual = make()
-    except Exception:  # it needs arguments, so that nothing is known of what it would have
+    usual = attempt(make)
+    if isinstance(usual, Exception):  # it needs arguments, so that nothing is known of what it would have
         return
     known = [one for one in (*parameters, *vars(usual)) if not one.startswith("_")]
     for word in odd:

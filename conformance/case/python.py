@@ -107,9 +107,11 @@ class Folder:
                 return importlib.import_module(dotted)
         except Unavailable:
             raise
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as error:  # whatever the module raises as it is loaded, or exits with: the Stopped has it
             text = f"{self._name_module(dotted)} does not import: {describe(error, self.path)}"
             raise Stopped("declare", type(error).__name__, text, "case") from None
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from conformance.arrays import Array
 from conformance.baseline.change import Limits
@@ -22,7 +23,7 @@ from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Stopped, Unavailable, attempt
 from conformance.export.answers import KeptAnswers
 from conformance.export.model_store import Stored
 from conformance.runtimes import Session, opener, registry
@@ -188,20 +189,23 @@ def _leave_bundle(
     small: Reduced | None,
 ) -> None:
     """Leaves a bundle that reproduces an unexpected failure where there is no PyTorch."""
-    if explainer.example is None or explainer.is_declared(stop):
+    example = explainer.example
+    if example is None or explainer.is_declared(stop):
         return
-    try:
-        folder = leave(run, verify, model, draws, explainer.example)
-    except Exception as error:  # the failure itself is what counts
-        run.record.no_bundle = describe(error, run.cell.case.folder)
+    folder = attempt(lambda: leave(run, verify, model, draws, example))
+    if isinstance(folder, Exception):  # the failure itself is what counts
+        run.record.no_bundle = describe(folder, run.cell.case.folder)
         return
     if not run.settings.smallest:
         return
-    try:
+
+    def left() -> dict[str, Any] | None:
         place = folder / "smallest"
         if small is not None:
-            stop.details["smallest"] = leave_function(run, small, place)
-        else:
-            stop.details["smallest"] = leave_smallest(run, model.file, explainer.example, stop, place)
-    except Exception as error:
-        stop.details["smallest"] = {"why_not": describe(error, run.cell.case.folder)}
+            return leave_function(run, small, place)
+        return leave_smallest(run, model.file, example, stop, place)
+
+    told = attempt(left)
+    if isinstance(told, Exception):
+        told = {"why_not": describe(told, run.cell.case.folder)}
+    stop.details["smallest"] = told

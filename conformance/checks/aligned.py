@@ -16,7 +16,7 @@ from conformance.checks.conditioning import Roundings
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
-from conformance.errors import Stopped, Unavailable, UserError
+from conformance.errors import UserError, stopping
 from conformance.export.reference import Reference
 from conformance.export.rounding import Rounding
 from conformance.runtimes.inner_tensors import values
@@ -103,13 +103,8 @@ def _values(
     model: Any, tensors: Sequence[str], runtime: str, libraries: Sequence[str], inputs: Inputs
 ) -> dict[str, Array]:
     """Runs the model with these tensors as outputs."""
-    try:
+    with stopping("run", "runtime", lambda error: f"{runtime}: {describe(error, Path('/'))}"):
         return values(model, tensors, runtime, libraries, inputs)
-    except Unavailable:
-        raise
-    except Exception as error:
-        text = f"{runtime}: {describe(error, Path('/'))}"
-        raise Stopped("run", type(error).__name__, text, "runtime") from None
 
 
 def _no_submodules(case: Case) -> str:

@@ -29,7 +29,7 @@ from conformance.coverage.operator_calls import Site
 from conformance.depends.inventory import said
 from conformance.draw.draw import Draw, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes, drawn_shapes
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped, attempt, display_path
 from conformance.export.out_of_range import has_ranges, inputs_beyond
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import plan
@@ -148,10 +148,8 @@ def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
 
 def _another(reference: Reference) -> Reference:
     """The same on a module of its own: a copy, or one that is built again where the module cannot be copied."""
-    try:
-        return reference.copied()
-    except Exception:  # whatever the module raises that cannot be copied
-        return Reference(reference.case, reference.folder)
+    copy = attempt(reference.copied)
+    return Reference(reference.case, reference.folder) if isinstance(copy, Exception) else copy
 
 
 FORWARD = "<forward>"

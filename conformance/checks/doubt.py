@@ -14,7 +14,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.refused import note_refused_model
 from conformance.checks.verify import Verifier
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped
+from conformance.errors import Stopped, or_else
 from conformance.export.graph import Facts
 from conformance.export.model_store import Stored
 from conformance.runtimes import opener, registry
@@ -63,10 +63,13 @@ def _answer(run: CellRun, verify: Verifier, stored: Stored, runtime: str, exampl
     """Return what is wrong with a runtime's outputs, empty where they are PyTorch's; None where it does not run the
     model or its outputs tell nothing."""
     wanted = example.wanted
-    try:
+
+    def outputs() -> list[Array]:
         with opener(runtime, config=run.config())(stored.file, run.libraries()) as session:
-            got = session.run(example.inputs)
-    except Exception:
+            return session.run(example.inputs)
+
+    got = or_else(None, outputs)
+    if got is None:
         return None
     verify.judge_of(wanted)
     comparison = verify.judged(example, got)

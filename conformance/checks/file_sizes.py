@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.case.python import Folder
 from conformance.draw.draw import Draw, Maker
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt, stopping
 from conformance.runtimes import opener
 
 FIRST = (4, 3, 8, 16, 32, 64, 128, 224, 256, 512, 2, 1)
@@ -31,31 +30,27 @@ def working_sizes(case: Case) -> dict[str, str]:
     said: list[str] = []
     with Folder.of(case.folder).active() as folder:
         maker, file = Maker(case, folder.resolve), case.folder / str(case.says.onnx)
-        try:
-            with opener("onnxruntime-unoptimized")(file, []) as session:
 
-                def runs(sizes: Mapping[str, int]) -> bool:
-                    try:
-                        session.run(maker(Draw(dict(sizes), "plain", 0)))
-                    except Exception as error:  # of the runtime, whatever it raises
-                        said.append(str(error).splitlines()[0][:300])
-                        return False
-                    return True
+        def say(error: Exception) -> str:
+            lines = str(error).splitlines() or [type(error).__name__]
+            return f"{file.name} does not load: {lines[0][:300]}"
 
-                names, sides = list(case.says.dims), _sides(case)
-                tried = ({name: SIDE if name in sides else size for name in names} for size in FIRST[:3])
-                middle = next((sizes for sizes in tried if sides and runs(sizes)), None)
+        with stopping("load", "case", say), opener("onnxruntime-unoptimized")(file, []) as session:
+
+            def runs(sizes: Mapping[str, int]) -> bool:
+                outputs = attempt(lambda: session.run(maker(Draw(dict(sizes), "plain", 0))))
+                if isinstance(outputs, Exception):
+                    said.append(str(outputs).splitlines()[0][:300])
+                return not isinstance(outputs, Exception)
+
+            names, sides = list(case.says.dims), _sides(case)
+            tried = ({name: SIDE if name in sides else size for name in names} for size in FIRST[:3])
+            middle = next((sizes for sizes in tried if sides and runs(sizes)), None)
+            try:
                 return ranges(names, runs, time.monotonic() + SECONDS, middle)
-        except LookupError:
-            text = f"{file.name} runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
-            raise Stopped("run", "NoSize", text, "case") from None
-        except Stopped:
-            raise
-        except Exception as error:
-            lines: Any = str(error).splitlines() or [type(error).__name__]
-            raise Stopped(
-                "load", type(error).__name__, f"{file.name} does not load: {lines[0][:300]}", "case"
-            ) from error
+            except LookupError:
+                text = f"{file.name} runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
+                raise Stopped("run", "NoSize", text, "case") from None
 
 
 def _sides(case: Case) -> set[str]:

@@ -17,7 +17,7 @@ from conformance.checks.witnesses import whom_to_ask
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Subject, failed, odd_shape, subjects, worst_at
 from conformance.draw.draw import about
-from conformance.errors import Stopped
+from conformance.errors import Stopped, or_else
 from conformance.export.model_store import Stored
 from conformance.plan.expected import apart, on_host
 from conformance.runtimes import Session
@@ -41,15 +41,19 @@ class FinitenessVerifier(Verifier):
         """Return whether the model gives numbers alone, without asking PyTorch; False where it does not run."""
         assert self.session is not None
         self._note(example.draw, "declare")
-        try:
-            inputs = example.inputs
-            self._note(example.draw, "run")
-            start = time.perf_counter()
-            outputs = self.session.run(inputs)
-            self.add_seconds("run", time.perf_counter() - start)
-        except Exception:  # raised again where it is explained
+        outputs = or_else(None, lambda: self._computed(example))
+        if outputs is None:  # what is raised comes again where it is explained
             return False
         return all(bool(np.isfinite(array).all()) for array in outputs if array.dtype.kind == "f")
+
+    def _computed(self, example: Example) -> list[Array]:
+        assert self.session is not None
+        inputs = example.inputs
+        self._note(example.draw, "run")
+        start = time.perf_counter()
+        outputs = self.session.run(inputs)
+        self.add_seconds("run", time.perf_counter() - start)
+        return outputs
 
     def compare(self, got: list[Array], right: Right) -> Comparison:
         self.judge_of(right.wanted)  # which Stopped ends, where the case declares other outputs

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from conformance.align.parting import Row
@@ -15,7 +16,7 @@ from conformance.case.python import describe
 from conformance.checks.aligned import aligned
 from conformance.checks.models import CellRun
 from conformance.coverage.measure_coverage import Covered
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt
 from conformance.verdict.loss import LITERAL
 from conformance.worker import aside
 
@@ -58,13 +59,12 @@ def compare_hidden(run: CellRun, paths: Collection[str]) -> dict[str, State]:
     if model not in known:
         folder = run.settings.store.parent / "coverage"
         key = hashlib.sha256(repr(("hidden", run.key, *paths)).encode()).hexdigest()[:32]
-        try:
-            kept = run.keeping.kept(
-                folder, key, lambda: _as_values(aside.ask(lambda: _compared(run, paths), SECONDS))
-            )
+        ask = partial(aside.ask, lambda: _compared(run, paths), SECONDS)
+        kept = attempt(lambda: run.keeping.kept(folder, key, lambda: _as_values(ask())))
+        if isinstance(kept, Exception):  # this adds to what outputs show, and must not be a failure of its own
+            known[model] = dict.fromkeys(paths, State(None, describe(kept, run.cell.case.folder)))
+        else:
             known[model] = {path: State(*values) for path, values in kept.items()}
-        except Exception as error:  # this adds to what outputs show, and must not be a failure of its own
-            known[model] = dict.fromkeys(paths, State(None, describe(error, run.cell.case.folder)))
     return known[model]
 
 

@@ -3,7 +3,6 @@ what they compute is not defined. ``conditioning`` finds those on which rounding
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -28,11 +27,18 @@ class InOtherWays(Protocol):
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
 
 
+def _tried(reference: InOtherWays, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array] | None:
+    try:
+        return reference.otherwise(inputs, way)
+    except (Exception, SystemExit):
+        # such as an operator without such a kernel, or an undefined index beyond its axis: that way shows nothing
+        return None
+
+
 def called(reference: InOtherWays, inputs: Inputs) -> frozenset[str]:
     """Return the names of the operators that a module calls, by which it is known what may be open."""
     noted = Operators()
-    with contextlib.suppress(Exception, SystemExit):
-        reference.otherwise(inputs, noted)
+    _tried(reference, inputs, noted)
     return frozenset(noted.names)
 
 
@@ -40,8 +46,7 @@ def computes(reference: InOtherWays, inputs: Inputs, values: Sequence[Array]) ->
     """Return whether a module computes all these values on its way, each as the result of an operator."""
     arrays = [np.asarray(value) for value in values]
     noted = Operators({array.shape for array in arrays})
-    with contextlib.suppress(Exception, SystemExit):
-        reference.otherwise(inputs, noted)
+    _tried(reference, inputs, noted)
     return all(any(_is_near(array, result) for result in noted.results) for array in arrays)
 
 
@@ -66,24 +71,18 @@ def left_open(
                 rules.add(rule)
             found[output] = np.maximum(found[output], far) if far.ndim == found[output].ndim else np.array(np.inf)
 
-    def tried(way: AbstractContextManager[Any]) -> list[Array] | None:
-        try:
-            return reference.otherwise(inputs, way)
-        except (Exception, SystemExit):  # an operator without such a kernel, or an undefined index beyond its axis
-            return None
-
     special = any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in [*inputs.values(), *wanted])
     for way in other_ways(operators, special=special):
-        other = tried(way())
+        other = _tried(reference, inputs, way())
         if other is not None:
             see("kernels", wanted, other)
     if not leaves_open(operators):
         return found, rules
     noted = Undefined(None)
-    before = tried(noted)
+    before = _tried(reference, inputs, noted)
     draws = max(DRAWS, min(noted.most_equal, MOST_DRAWS)) if before is not None and noted.rules else 0
     for seed in range(draws):
-        after = tried(Undefined(seed))
+        after = _tried(reference, inputs, Undefined(seed))
         for rule in noted.rules:
             see(rule, before or [], after)
     return found, rules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 import time
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
 from conformance.compare.judges import Right, defaults_for
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt, or_else, summarize
 from conformance.export.model_store import Stored
 from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
@@ -43,21 +42,20 @@ def note_operator(
         return None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
         start = time.perf_counter()
-        with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
-            stop.details["operator"] = aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS)
+        found = or_else(None, lambda: aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS))
+        stop.details |= {"operator": found} if found is not None else {}
         verify.add_seconds("locate", time.perf_counter() - start)
         return None
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
         return None
-    start, small = time.perf_counter(), None
-    try:
-        seconds = SECONDS + (longest(run) if stop.fault == "exporter" and run.settings.smallest else 0.0)
-        stop.details["operator"], small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
-    except Exception as error:  # this only explains a failure, and must not be another
-        detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        stop.details["operator"] = {"unable": "raised", "detail": detail}
+    start = time.perf_counter()
+    seconds = SECONDS + (longest(run) if stop.fault == "exporter" and run.settings.smallest else 0.0)
+    located = attempt(lambda: aside.ask(lambda: _located(run, verify, stored, example, stop), seconds))
+    if isinstance(located, Exception):  # this only explains a failure, and must not be another
+        located = {"unable": "raised", "detail": summarize(located)}, None
+    told, small = located
     own = own_code(run)
-    told = stop.details["operator"] = _at_own_code(run.cell.case, stop.details["operator"], own)
+    told = stop.details["operator"] = _at_own_code(run.cell.case, told, own)
     if told.get("how") == "path":
         stop.details["hints"] = ["branch"]
     if stop.fault == "exporter":
@@ -74,8 +72,8 @@ def _located(
     run.reference.restore()
     told, search = locate(question(run, verify, stored, example))
     if told.get("how") == "path":
-        with contextlib.suppress(Exception):  # then the first call on the other way is all that is known
-            told |= _line_of(turn(run, example.inputs))
+        # where that raises, the first call on the other way is all that is known
+        told |= or_else({}, lambda: _line_of(turn(run, example.inputs)))
     in_file = placed(run, told)
     if search is None or stop.fault != "exporter" or not run.settings.smallest:
         return in_file, None

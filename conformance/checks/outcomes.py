@@ -21,7 +21,7 @@ from conformance.arrays import Array
 from conformance.checks.verify import Verifier
 from conformance.depends.fingerprint import Fingerprints, host
 from conformance.depends.results import Keeping
-from conformance.errors import Stopped, lacks_memory, trouble_of_host
+from conformance.errors import Stopped, attempt, lacks_memory, trouble_of_host
 from conformance.plan.cell import Cell
 from conformance.plan.expected import fails_as_declared, fault_as_declared
 from conformance.plan.settings import Settings
@@ -112,10 +112,10 @@ class Outcomes:
     def _key_of(self, stop: Stopped, example: Example, verify: Verifier, about: object) -> str:
         """The key of an explanation, of all that is known before anybody is asked."""
         fingerprint = Fingerprints({}, self._host())(self._cell)
-        try:
-            outputs = None if verify.session is None else _digest(verify.session.run(example.inputs))
-        except Exception as error:  # what the cell may have stopped with
-            outputs = f"{type(error).__name__}: {error}"
+        session = verify.session
+        outputs = None if session is None else attempt(lambda: _digest(session.run(example.inputs)))
+        if isinstance(outputs, Exception):  # which the cell may have stopped with
+            outputs = f"{type(outputs).__name__}: {outputs}"
         worst = getattr(stop, "worst", None)
         return _key(
             "opinion", fingerprint, sorted(self._settings.instructions), about,

@@ -7,23 +7,20 @@ module is run and then exported with the same inputs, and its Python is watched,
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conformance.arrays import Inputs
-from conformance.errors import Details, causes, display_path
+from conformance.checks.exported_cell import ExportedCell
+from conformance.errors import Details, attempt, causes, display_path, or_else
 from conformance.export.expression import EXPRESSION
 from conformance.worker import aside
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, kind_of, learn_places, package_of
-
-if TYPE_CHECKING:
-    from conformance.checks.models import CellRun
 
 SECONDS = 60.0
 """How long watching may take. It is done in a process of its own, which is then ended."""
@@ -51,13 +48,13 @@ class Own:
         return f"{self.name} for {self.operator}" if self.operator else self.name
 
 
-def own_code(run: CellRun) -> list[Own]:
+def own_code(run: ExportedCell) -> list[Own]:
     """Return what the case declares, and what was seen while it was exported."""
     told = declared_own(run)
     return [*told, *(own for own in _seen(run) if own.name not in {one.name for one in told})]
 
 
-def declared_own(run: CellRun) -> list[Own]:
+def declared_own(run: ExportedCell) -> list[Own]:
     """Return what the case declares."""
     return [
         Own(function, None if name == function else name, written=_written(run, function))
@@ -94,16 +91,15 @@ def _called(operator: str) -> str:
     return f"{space}.{name.partition('.')[0]}" if space else operator
 
 
-def raising(run: CellRun, error: BaseException) -> list[str]:
+def raising(run: ExportedCell, error: BaseException) -> list[str]:
     """Return the function by way of which an export has failed and PyTorch by itself does not go, unless the case
     declares it."""
     places = [(place.tb_frame, place.tb_lasti) for cause in causes(error) for place in _steps_of(cause)]
     own = [(frame, step) for frame, step in places if _is_own(frame.f_code.co_filename)]
     if not own:
         return []
-    try:
-        steps = aside.ask(lambda: _eagerly(run).steps, SECONDS)
-    except Exception:  # this only explains a failure, and must not be another
+    steps = or_else(None, lambda: aside.ask(lambda: _eagerly(run).steps, SECONDS))
+    if steps is None:
         return []
     others = [(frame, step) for frame, step in own if step not in steps.get(_key(frame.f_code), ())]
     told = (_branch(frame, step).name if _key(frame.f_code) in steps else _name(frame) for frame, step in others)
@@ -111,14 +107,15 @@ def raising(run: CellRun, error: BaseException) -> list[str]:
     return [] if outermost is None or outermost in run.target.own_code().values() else [outermost]
 
 
-def _written(run: CellRun, function: str) -> tuple[str, int] | None:
+def _written(run: ExportedCell, function: str) -> tuple[str, int] | None:
     """Return where a function that the case declares begins; what onnxscript compiles has its Python inside."""
-    try:
+
+    def place() -> tuple[str, int]:
         found = run.reference.folder.resolve(function)
         code = inspect.unwrap(getattr(found, "function", found)).__code__
-    except Exception:  # this only explains a failure, and must not be another
-        return None
-    return code.co_filename, code.co_firstlineno
+        return code.co_filename, code.co_firstlineno
+
+    return or_else(None, place)
 
 
 def _steps_of(error: BaseException) -> Iterator[TracebackType]:
@@ -128,7 +125,7 @@ def _steps_of(error: BaseException) -> Iterator[TracebackType]:
         place = place.tb_next
 
 
-def turn(run: CellRun, inputs: Inputs) -> Own | None:
+def turn(run: ExportedCell, inputs: Inputs) -> Own | None:
     """Return the first line at which PyTorch goes another way with these inputs than with those of the export; to be
     asked in a process of its own."""
     traced, watch = _eagerly(run), _Watch()
@@ -141,21 +138,18 @@ def turn(run: CellRun, inputs: Inputs) -> Own | None:
 # ---- watching --------------------------------------------------------------------------------------------------
 
 
-def _seen(run: CellRun) -> list[Own]:
+def _seen(run: ExportedCell) -> list[Own]:
     """Return what was seen; once for all cells of a model."""
     known: dict[Any, list[Own]] = run.prepared.own_code
     model = run.cell.exporter, run.cell.opset
     if run.cell.exporter == "onnx":
         return []
     if model not in known:
-        try:
-            known[model] = aside.ask(lambda: _watched(run), SECONDS)
-        except Exception:  # this only explains a failure, and must not be another
-            known[model] = []
+        known[model] = or_else([], lambda: aside.ask(lambda: _watched(run), SECONDS))
     return known[model]
 
 
-def _eagerly(run: CellRun) -> _Watch:
+def _eagerly(run: ExportedCell) -> _Watch:
     """Watch PyTorch by itself, a second time: the first call may fill what the module keeps for the next one."""
     run.set_apart()
     learn_places()
@@ -168,10 +162,10 @@ def _eagerly(run: CellRun) -> _Watch:
     return watch
 
 
-def _watched(run: CellRun) -> list[Own]:
+def _watched(run: ExportedCell) -> list[Own]:
     eager = _eagerly(run)
-    with contextlib.suppress(Exception), _Watch(eager) as exporting:
-        run.export()
+    with _Watch(eager) as exporting:
+        attempt(run.export)
     return exporting.found()
 
 

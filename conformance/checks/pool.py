@@ -121,7 +121,7 @@ class Pool(Generic[J, R]):
                 following = self._take(worker, of_others=False)
                 self._answers.put((number, self._result(number, run, following)))
                 number = self._take(worker, of_others=True) if following is None else following
-        except BaseException as error:
+        except BaseException as error:  # of a thread: who waits for the records raises it
             self._answers.put(error)
         else:
             self._answers.put(None)
@@ -136,7 +136,7 @@ class Pool(Generic[J, R]):
 
         try:
             return run(job, note, None if following is None else self._jobs[following])
-        except Exception as error:  # the other jobs are to run all the same
+        except Exception as error:  # a mistake of ours; the result says so, and the other jobs run all the same
             return self._failed(job, error)
         finally:
             del self._doing[number]

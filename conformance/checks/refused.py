@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conformance.align.operators.captured_program import Unable
 from conformance.align.operators.refused_operator import Refused, next_stop, refused_model, stopped_export
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.checks.exported_cell import ExportedCell
 from conformance.checks.left_open import called, left_open
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped, attempt, display_path, summarize, works
 from conformance.export.expression import EXPRESSION
 from conformance.records.explanation import unexplained
 from conformance.worker import aside
-
-if TYPE_CHECKING:
-    from conformance.checks.models import CellRun
 
 SECONDS = 60.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
 
 
-def note_stopped_export(run: CellRun, stop: Stopped) -> None:
+def note_stopped_export(run: ExportedCell, stop: Stopped) -> None:
     """Write the operator at which an export stops into the fields of that failure, or the pass, or at least the line
     where no frame of the failure has it. Code of the case's own for other operators is then not at fault."""
     if run.settings.explain == "later":
@@ -39,7 +37,7 @@ def note_stopped_export(run: CellRun, stop: Stopped) -> None:
     stop.details["own_code"] = [name for name in stop.details["own_code"] if name not in own]
 
 
-def note_refused_model(run: CellRun, stop: Stopped) -> None:
+def note_refused_model(run: ExportedCell, stop: Stopped) -> None:
     """Write the operator whose node the checker refuses into the fields of that failure, and which code of the case's
     own may be behind it."""
     if run.cell.exporter == "onnx" or run.outcomes.is_declared(stop):
@@ -54,7 +52,7 @@ def note_refused_model(run: CellRun, stop: Stopped) -> None:
     stop.details |= known[name]
 
 
-def refused_by_checker(run: CellRun) -> Refused:
+def refused_by_checker(run: ExportedCell) -> Refused:
     """Return the operator behind what the checker refuses of the model of a cell. Raises Unable."""
     fed = run.prepared.inputs()
     inputs, reference = arguments_of(run, fed), run.reference
@@ -65,14 +63,14 @@ def refused_by_checker(run: CellRun) -> Refused:
     return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries(), moves)
 
 
-def arguments_of(run: CellRun, inputs: Inputs) -> list[Any]:
+def arguments_of(run: ExportedCell, inputs: Inputs) -> list[Any]:
     """Return inputs as a captured program takes them."""
     run.reference.restore()
     positional, keywords = run.reference.arguments(inputs)
     return [*positional, *keywords.values()]
 
 
-def _asked(run: CellRun, question: Any) -> dict[str, Any]:
+def _asked(run: ExportedCell, question: Any) -> dict[str, Any]:
     """Return the answer to a question about the export, asked in another process, in the words of the case."""
     start = time.perf_counter()
 
@@ -81,29 +79,21 @@ def _asked(run: CellRun, question: Any) -> dict[str, Any]:
         told: dict[str, Any] = question()
         return placed(run, told)
 
-    try:
-        found = aside.ask(answer, SECONDS)
-    except Unable as reason:
-        found = {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}
-    except Exception as error:  # this only explains a failure, and must not be another
-        found = {"unable": "raised", "detail": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+    found = attempt(lambda: aside.ask(answer, SECONDS))
+    if isinstance(found, Unable):
+        found = {"unable": found.why, **({"detail": str(found)} if str(found) else {})}
+    elif isinstance(found, Exception):  # this only explains a failure, and must not be another
+        found = {"unable": "raised", "detail": summarize(found)}
     run.record.seconds["locate"] = run.record.seconds.get("locate", 0.0) + time.perf_counter() - start
     return found
 
 
-def _of_export(run: CellRun) -> dict[str, Any]:
-    def exports() -> bool:
-        try:
-            run.export()
-        except Exception:  # whatever the exporter raises: then it does not export
-            return False
-        return True
-
+def _of_export(run: ExportedCell) -> dict[str, Any]:
     stopped = stopped_export(run.cell.exporter, run.export)
-    return stopped.told(exports) | next_stop(run.cell.exporter, run.export, stopped)
+    return stopped.told(lambda: works(run.export)) | next_stop(run.cell.exporter, run.export, stopped)
 
 
-def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:
+def placed(run: ExportedCell, told: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of an operator without the path of a submodule that the module does not have, as exporters
     note some of their own; and of an expression with the place and the text that it has in the case file."""
     modules = dict(run.reference.module.named_modules())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from conformance.case.export_keys import Symbolic, TorchScript
 from conformance.checks.models import CellRun
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt
 from conformance.export import graph, symbolics
 from conformance.export.exporters import Exported
 
@@ -43,10 +43,10 @@ def check_registration(run: CellRun) -> None:
 
 def _plain_export(run: CellRun) -> Exported | str:
     """The export without the case's own symbolics, or the name of the error that it stops with."""
-    try:
-        return run.export(with_symbolics=False)
-    except Exception as error:
-        return type(error).__name__ if not isinstance(error, Stopped) else error.error
+    plain = attempt(lambda: run.export(with_symbolics=False))
+    if isinstance(plain, Stopped):
+        return plain.error
+    return type(plain).__name__ if isinstance(plain, Exception) else plain
 
 
 def _check_was_needed(declared: Mapping[str, Symbolic], plain: Exported | str, exported: Exported) -> None:

@@ -8,13 +8,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from conformance.checks.alone import Predecessors, believed
 from conformance.checks.replaced import fail_replaced
 from conformance.disk.stores import UNFINISHED
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt, or_else
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
@@ -78,8 +79,7 @@ class Runner:
         record.add_rest("process", time.perf_counter() - start)
         self._noted(record)
         if then is not None:
-            with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
-                self._begin(then)
+            attempt(partial(self._begin, then))  # what it raises comes again when the cell ``then`` is asked for
         return record
 
     def explain(self, cell: Cell, record: Record, on_wait: OnWait | None = None) -> Record:
@@ -111,8 +111,7 @@ class Runner:
         """Has the next cell run in a process that has loaded no case's Python, and has that process wait for it."""
         if self._worker is not None:
             self._replace()
-            with contextlib.suppress(Exception):  # raised again when the next cell is asked for
-                self._worker.ready()
+            attempt(self._worker.ready)  # what it raises comes again when the next cell is asked for
 
     def _settings_now(self) -> Settings:
         return dataclasses.replace(self._settings, shown=dict(self._shown)) if self._shown else self._settings
@@ -162,9 +161,8 @@ class Runner:
         if settings.explain == "later":
             record.unexplained = True
             return
-        with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
-            told = self._worker.call(_crashed_export, cell, settings, timeout=self._timeout)
-            record.operator = None if isinstance(told, Death) else told
+        told = or_else(None, partial(self._worker.call, _crashed_export, cell, settings, timeout=self._timeout))
+        record.operator = None if isinstance(told, Death) else told
         self._replace()
 
     def _finish(self, cell: Cell, on_wait: OnWait | None, settings: Settings | None = None) -> tuple[Record, bool]:
@@ -178,7 +176,7 @@ class Runner:
                     self._replace()  # the cell that was begun is not asked for after all
                 self._begin(cell, settings)
             answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
-        except Exception as error:
+        except Exception as error:  # such as no process for a worker; the record says so
             self._replace()
             name = type(error).__name__
             return broken(cell, name, f"the cell could not be run: {_line(error)}", error), False

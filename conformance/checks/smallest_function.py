@@ -34,7 +34,7 @@ from conformance.checks.refused import arguments_of, refused_by_checker
 from conformance.compare.judges import Judge, defaults_for
 from conformance.compare.tolerance import Tolerance
 from conformance.depends.dependency_files import imported
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped, attempt, display_path, or_else, summarize
 from conformance.explain.search import OutOfTime
 from conformance.plan.expected import fails_as_declared
 from conformance.records.environment import environment, versions
@@ -68,10 +68,9 @@ def longest(run: CellRun) -> float:
 def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     """The smallest function that fails at the operator that a search has named; looked for in another process."""
     start = time.monotonic()
-    try:
-        found = aside.ask(lambda: _searched(run, search, operator), longest(run))
-    except Exception as error:
-        found = Reduced(None, {"why_not": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
+    found = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
+    if isinstance(found, Exception):
+        found = Reduced(None, {"why_not": summarize(found)})
     return Reduced(found.shown, {**found.told, "seconds": round(time.monotonic() - start, 3)})
 
 
@@ -175,14 +174,18 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
         stop.details["smallest"] = {"as": shown_in}
         return
     start = time.monotonic()
-    try:
+
+    def left() -> dict[str, Any]:
         question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
         found = aside.ask(question, longest(run))
         found.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
-        stop.details["smallest"] = leave_function(run, found, place)
-    except Exception as error:  # this only explains a failure, and must not be another
-        stop.details["smallest"] = {"why_not": describe(error, cell.case.folder)}
+        return leave_function(run, found, place)
+
+    told = attempt(left)
+    if isinstance(told, Exception):  # this only explains a failure, and must not be another
+        told = {"why_not": describe(told, cell.case.folder)}
+    stop.details["smallest"] = told
 
 
 def _of_failed(run: CellRun) -> Reduced:
@@ -246,15 +249,16 @@ def _suspects(program: Program, said: str, known: Operator | None) -> list[Opera
 def _by_evaluator(trials: Trials, function: Any) -> bool:
     """Return whether ONNX's evaluator computes of the model what ONNX Runtime does."""
     feeds = {name: function.inputs[given] for given, name in Names.of(function).inputs.items()}
-    with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        file.write_bytes(trials.model)
-        with opener("onnx-reference")(file, ()) as session:
-            return (
-                bool(trials.actual)
-                and difference(session.run(feeds), trials.actual, trials.limit, trials.floor) is None
-            )
-    return False
+
+    def agrees() -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
+            file.write_bytes(trials.model)
+            with opener("onnx-reference")(file, ()) as session:
+                got = session.run(feeds)
+        return bool(trials.actual) and difference(got, trials.actual, trials.limit, trials.floor) is None
+
+    return or_else(False, agrees)
 
 
 def leave_function(run: CellRun, found: Reduced, folder: Path) -> dict[str, Any]:

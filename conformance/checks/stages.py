@@ -43,7 +43,7 @@ class Stages:
             raise
         except (Stopped, KeyboardInterrupt):
             raise
-        except BaseException as error:
+        except BaseException as error:  # whatever is raised at this stage, or exited with: the Stopped has it
             raise self.stopped_by(error, fault) from error
         finally:
             self.current = before

@@ -134,7 +134,7 @@ class Verifier(Comparer):
             raise
         except ValueError as error:
             raise Stopped("declare", "BadInput", str(error), "case") from None
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # of the case's own Python: the Stopped has all of it
             text = f"making the inputs: {describe(error, self.cell.case.folder)}"
             raise Stopped("declare", type(error).__name__, text, "case") from error
 

@@ -29,7 +29,7 @@ from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
 from conformance.compare.nudge import by_share, movement
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped
+from conformance.errors import Stopped, or_else, stopping
 from conformance.export.model_store import Stored
 from conformance.records.record_types import Fidelity
 from conformance.runtimes import Session, opener
@@ -116,9 +116,7 @@ class RuntimeVerifier(_NoiseLimited):
     def _otherwise(self) -> Session | None:
         """Return what computes the graph with other roundings; None where there is no such form, or it does not
         load."""
-        with contextlib.suppress(Exception):
-            return self._open_otherwise() if self._open_otherwise is not None else None
-        return None
+        return None if self._open_otherwise is None else or_else(None, self._open_otherwise)
 
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[Array]:
         """Return how far each value moves when every float input moves by half a step of the precision.
@@ -271,11 +269,12 @@ def _told(output: int, noise: Noise) -> Fidelity:
 
 def mean(session: Session, inputs: Inputs) -> list[Array]:
     """Return what a converted graph means for some inputs; Stopped at ``run`` where it cannot be computed."""
-    try:
+
+    def say(error: Exception) -> str:
+        return f"the converted model does not run: {describe(error, Path('/'))}"
+
+    with stopping("run", "precision", say):
         return session.run(inputs)
-    except Exception as error:
-        text = f"the converted model does not run: {describe(error, Path('/'))}"
-        raise Stopped("run", type(error).__name__, text, "precision") from error
 
 
 def _not_finite(called: Subject, got: Array, wanted: Array) -> Comparison | None:

@@ -9,6 +9,7 @@ from conformance.arrays import Inputs
 from conformance.checks.wrong_reference import WRONG
 from conformance.compare.close import Limit, differs
 from conformance.coverage.operator_calls import line_of_call, name_of
+from conformance.errors import attempt
 from conformance.export.dispatch import operator_mode
 from conformance.export.reference import Reference
 
@@ -30,9 +31,8 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
                 return func(*args, **kwargs)
             wide, wide_keywords = tree_map(_widened, (args, kwargs))  # before the call, which may write to its inputs
             result = func(*args, **kwargs)
-            try:
-                exact = func(*wide, **wide_keywords)
-            except Exception:  # an operator that has no float64 form
+            exact = attempt(lambda: func(*wide, **wide_keywords))
+            if isinstance(exact, Exception):  # the operator has no float64 form
                 return result
             if any(_far(*both) for both in zip(tree_leaves(result), tree_leaves(exact), strict=False)):
                 line = line_of_call()

@@ -8,20 +8,20 @@ float32 is off, shows that PyTorch's kernel is wrong.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.case.must_hold import Output
+from conformance.checks.conditioning import InFloat64
 from conformance.compare.close import distances
 from conformance.compare.excuses import largest_of, own_error
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, failed, subjects, worst_at
 from conformance.export.rounding import Rounding, bits_of
 from conformance.verdict.example import Example
-
-if TYPE_CHECKING:
-    from conformance.checks.verify import Verifier
 
 WRONG = 1e-4
 """How far float32 has to be from float64, relative to the output's largest value, to be taken for wrong rather than
@@ -37,7 +37,22 @@ ROUNDINGS = 8
 """How many of these are tried."""
 
 
-def held_against_float64(verify: Verifier, example: Example, got: list[Array]) -> Comparison | None:
+class OfPyTorch(Protocol):
+    """The part of ``checks.verify.Verifier`` that is needed here."""
+
+    @property
+    def reference(self) -> InFloat64: ...
+
+    def outputs(self) -> Sequence[Output]: ...
+
+    def compare(self, got: list[Array], right: Right) -> Comparison: ...
+
+    def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[Array] | None: ...
+
+    def open_values(self, inputs: Inputs, wanted: Sequence[Array]) -> tuple[list[Array], set[str]]: ...
+
+
+def held_against_float64(verify: OfPyTorch, example: Example, got: list[Array]) -> Comparison | None:
     """The failure WrongReference of an ill-conditioned example, or None.
 
     ``got`` are a runtime's outputs, which have to be float64's by the ordinary tolerance.
@@ -65,7 +80,7 @@ def held_against_float64(verify: Verifier, example: Example, got: list[Array]) -
     return None
 
 
-def _where_defined(verify: Verifier, example: Example, exact: list[Array]) -> list[Array]:
+def _where_defined(verify: OfPyTorch, example: Example, exact: list[Array]) -> list[Array]:
     """Return PyTorch's outputs, and float64's in their place where what PyTorch computes is not defined. Where only
     its kernels part, one of them is wrong."""
     found, rules = verify.open_values(example.inputs, example.wanted)
@@ -94,7 +109,7 @@ def _off(got: Array, true: Array) -> float:
         return math.inf if (np.isfinite(true) & ~np.isfinite(got)).any() else own_error(got, true)
 
 
-def _reach(verify: Verifier, inputs: Inputs, exact: list[Array]) -> list[float]:
+def _reach(verify: OfPyTorch, inputs: Inputs, exact: list[Array]) -> list[float]:
     """Return how far each exact output goes with rounding, jumps included; infinite where it leaves the numbers of
     float32.
 

@@ -66,7 +66,7 @@ def lay_out(root: Path, digests: Mapping[str, str], contents: Callable[[str], by
             with os.fdopen(handle, "wb") as unfinished:
                 unfinished.write(contents(digest))
             Path(name).replace(file)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: half of a file is of no use to anybody
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise

@@ -186,7 +186,9 @@ class Workers:
         self._seen = time.monotonic()
         try:
             there = self._there()
-        except Exception:  # whichever of its layers notices first
+        except (
+            Exception
+        ):  # whatever the layer of Dask that notices first raises: the scheduler is lost, and it says so
             raise SchedulerLost(self._address) from None
         for address in self.workers.keys() - there:
             worker = self.workers.pop(address)
@@ -210,7 +212,7 @@ class Workers:
         if client is not None:
             if client.status == "running":
                 _briefly(lambda client: client.unregister_worker_plugin(self.name), client)
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # the scheduler may be gone
                 client.close(timeout=ANSWER)
         if self._local is not None:
             self._local.close(timeout=ANSWER)
@@ -224,7 +226,7 @@ def _briefly(call: Callable[[Client], object], client: Client) -> None:
     while where some do not. What fails with a worker that ends meanwhile is no failure for the others."""
 
     def safely() -> None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # of a worker that ends meanwhile
             call(client)
 
     thread = threading.Thread(target=safely, daemon=True)

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from conformance.coverage.operator_calls import Run, Site, hands_on, name_of
+from conformance.errors import works
 from conformance.export.dispatch import operator_mode
 
 
@@ -23,12 +24,12 @@ def parts_of_composites(call: Callable[[], object], like: Run) -> set[Site]:
         return set()
     outer, inner = _modes()
     mode = inner(outer())
-    try:
+
+    def run() -> None:
         with mode.outer, mode:
             call()
-    except Exception:  # the run without the mode tells what counts
-        return set()
-    if mode.ops != like.ops:
+
+    if not works(run) or mode.ops != like.ops:  # the run without the mode tells what counts
         return set()
     last = {number: index for index, number in enumerate(mode.within) if not mode.handing_on[index]}
     within = {site: mode.within[index] for site, index in like.sites.items()}

@@ -15,6 +15,7 @@ from conformance.coverage.cost import BEYOND, RUNS, takes_long, worth_a_tape
 from conformance.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
 from conformance.coverage.operator_calls import Run, Site, recording
 from conformance.coverage.resumed_run import OffTape, Tape, taped
+from conformance.errors import or_else
 
 T = TypeVar("T")
 
@@ -193,13 +194,13 @@ class _Recorded:
         if trial.zeroed.run is not None:
             self.run = trial.zeroed.run
             return
-        runs = []
+        runs, outputs = list[Run](), list[Array]()
         try:
             for _ in range(2 if again else 1):
                 with recording(module, trial.apart) as run:
                     outputs = trial.run()
                 runs.append(run)
-        except Exception as error:
+        except Exception as error:  # whatever the module raises: its coverage is unknown, and the record says why
             raise Unknown("raises", f"{type(error).__name__}: {error}") from error
         if runs[0].ops != runs[-1].ops or not same(outputs, trial.wanted):
             raise Unknown("varies")
@@ -276,9 +277,8 @@ class _Asked:
         self, recorded: _Recorded, index: int, how: Disturbance, products: Mapping[int, Any]
     ) -> list[Array] | None:
         mode = disturbed(recorded.run, index, how, products)
-        got: list[Array] | None = None
-        with contextlib.suppress(Exception), mode:
-            got = recorded.trial.run()
+        with mode:
+            got = or_else(None, recorded.trial.run)
         if mode.off_course:
             raise Unknown("varies")
         self.had_tenth = mode.has_tenth

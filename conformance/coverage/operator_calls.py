@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from conformance import HOME
-from conformance.errors import display_path
+from conformance.errors import display_path, or_else
 from conformance.export.dispatch import operator_mode
 
 
@@ -289,10 +289,8 @@ def _flops(func: Any, args: Any, kwargs: Any, result: Any) -> int:
     from torch.utils.flop_counter import flop_registry
 
     formula = flop_registry.get(getattr(func, "_overloadpacket", None))
-    if formula is not None:
-        with contextlib.suppress(Exception):  # a formula for other arguments: a guess at the cost is enough
-            return int(formula(*args, **kwargs, out_val=result))
-    return 0
+    # where the formula is for other arguments: a guess at the cost is enough
+    return 0 if formula is None else or_else(0, lambda: int(formula(*args, **kwargs, out_val=result)))
 
 
 Flow = tuple[int, int]

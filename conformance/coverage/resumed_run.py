@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from conformance.arrays import Array, same
 from conformance.coverage.operator_calls import Run, name_of, returned_by, tensors_of
+from conformance.errors import attempt, or_else
 from conformance.export.dispatch import operator_mode
 
 
@@ -127,10 +128,9 @@ class Tape:
                 own.add(storage)
         args = _filled(step.args, memory)
         kwargs = {name: _filled(arg, memory) for name, arg in step.kwargs.items()}
-        try:
-            result = step.func(*args, **kwargs)
-        except Exception as error:
-            raise OffTape from error
+        result = attempt(partial(step.func, *args, **kwargs))
+        if isinstance(result, Exception):
+            raise OffTape from result
         results = tensors_of(result)
         if tuple([tensor.shape for tensor in results]) != step.shapes or _numbers(result) != step.numbers:
             raise OffTape
@@ -221,16 +221,17 @@ def taped(module: Any, call: Callable[[], list[Array]], like: Run) -> Tape | Non
             returned[:] = returned_by(result)
             mode.looks.off = True  # what the outputs become is not up to the module
 
-    after = hooks.register_module_forward_hook(leave)
-    try:
+    def recorded() -> Tape | None:
         with mode.looks, mode:
             wanted = call()
         if mode.ops != like.ops or not any(mode.steps):
             return None
         tape = Tape(mode.steps, mode.given, [mode.place(tensor) for tensor in returned], [*like.products])
         return tape if same(tape.whole(), wanted) else None
-    except Exception:  # runs of the module tell the same, and what it raises
-        return None
+
+    after = hooks.register_module_forward_hook(leave)
+    try:
+        return or_else(None, recorded)  # runs of the module tell the same, and what it raises
     finally:
         after.remove()
 

@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from conformance.case.case_file import case_files, load
@@ -25,7 +26,7 @@ from conformance.depends.inventory import named, texts
 from conformance.depends.lowering_functions import AS_IT_IS, LOADED, WHOLE, parts_of
 from conformance.depends.observed_dependencies import Now, Observed
 from conformance.depends.results import Last
-from conformance.errors import CaseFileError, UserError
+from conformance.errors import CaseFileError, UserError, attempt
 from conformance.plan.catalogue import Selection, cells_of
 from conformance.plan.cell import Cell
 
@@ -82,6 +83,17 @@ def changed_since(
         old, new = _Contents(before, top), _Contents(top, top)
         since_last = _SinceLast()
         changes = Changes(revision)
+
+        def compare(cell: Cell, earlier: Cell, reasons: list[str]) -> None:
+            run = known.get(cell.id)
+            reasons += _differences(old(earlier, run is None), new(cell, run is None))
+            if run is not None and run.observed is not None:
+                reasons += _since(run.observed, cell.case.folder.resolve(), top, before)
+            if run is not None:
+                reasons += since_last.conditions(cell, run)
+            if run is not None and not reasons:
+                reasons += since_last.used(cell, run)
+
         for cell in cells:
             reasons = list(everywhere)
             earlier = old_cells.get(cell.id)
@@ -89,17 +101,9 @@ def changed_since(
                 file = _inside(cell.case.file.resolve(), top).as_posix()
                 reasons.append(f"{file} could not be read then" if file in unreadable else "not there then")
             else:
-                try:
-                    run = known.get(cell.id)
-                    reasons += _differences(old(earlier, run is None), new(cell, run is None))
-                    if run is not None and run.observed is not None:
-                        reasons += _since(run.observed, cell.case.folder.resolve(), top, before)
-                    if run is not None:
-                        reasons += since_last.conditions(cell, run)
-                    if run is not None and not reasons:
-                        reasons += since_last.used(cell, run)
-                except Exception as error:  # such as a folder where a file should be; the cell says so when it runs
-                    reasons.append(f"what it depends on cannot be read ({type(error).__name__})")
+                failed = attempt(partial(compare, cell, earlier, reasons))
+                if isinstance(failed, Exception):  # such as a folder where a file should be; the cell says so itself
+                    reasons.append(f"what it depends on cannot be read ({type(failed).__name__})")
             if reasons:
                 changes.reasons[cell.id] = reasons
         now = {cell.id for cell in cells}

@@ -16,6 +16,7 @@ from conformance.depends.installed import own_roots
 from conformance.depends.inventory import Named, named
 from conformance.depends.observed_dependencies import NOBODY, Now, Observed, fact, variable
 from conformance.depends.static_imports import prefixes
+from conformance.errors import or_else
 from conformance.worker import scratch, uses
 
 MOST = 256
@@ -46,10 +47,7 @@ def observe(case: Case, exporter: Exporter | None, ignored: Collection[Path] = (
 
     ``ignored`` are folders of this package's own, such as the store.
     """
-    try:
-        return _observe(case, exporter, ignored)
-    except Exception:  # whatever files of the user's are called: a cell must not fail for that
-        return None
+    return or_else(None, lambda: _observe(case, exporter, ignored))  # a cell must not fail for the names of files
 
 
 def _observe(case: Case, exporter: Exporter | None, ignored: Collection[Path]) -> Observed:

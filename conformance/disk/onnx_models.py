@@ -70,7 +70,7 @@ def serialized(model: ModelProto) -> Serialized:
     folder = Path(tempfile.mkdtemp(prefix="conformance-weights-"))
     try:
         save(model, folder / MODEL)
-    except BaseException:
+    except BaseException:  # also Ctrl-C: half of a model is of no use to anybody
         shutil.rmtree(folder, ignore_errors=True)
         raise
     result = Serialized((folder / MODEL).read_bytes(), folder / WEIGHTS)

@@ -32,7 +32,7 @@ from conformance.draft.guessed_inputs import (
 )
 from conformance.draft.outputs import returned
 from conformance.draft.whole_numbers import with_numbers
-from conformance.errors import Stopped, did_you_mean, shown
+from conformance.errors import Stopped, did_you_mean, noting, shown, works
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,7 @@ def tried(
     inputs = with_numbers(module, inputs, keywords, sizes)
 
     def runs(other: Mapping[str, int]) -> bool:
-        try:
-            called(module, inputs, keywords, other)
-        except Exception:  # whatever the module raises at these sizes
-            return False
-        return True
+        return works(lambda: called(module, inputs, keywords, other))
 
     free = [name for name in names_of(inputs) if name not in given]
     dims = ranges(free, runs, time.monotonic() + SECONDS, sizes)
@@ -212,15 +208,15 @@ def _more(module: Any, known: Mapping[str, Guess]) -> bool:
 def _build(request: Request, folder: Folder) -> Any:
     import torch
 
-    try:
+    def refuse(error: Exception) -> None:
+        if not isinstance(error, Stopped):
+            text = f"{request.module} cannot be built: {describe(error, request.folder)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from error
+
+    with noting(refuse):
         kind = folder.resolve(request.module)
         module = kind(**{name: value_of(value, folder) for name, value in request.given.items()})
         module = module if request.submodule is None else part_of(module, request.submodule)
-    except Stopped:
-        raise
-    except Exception as error:
-        text = f"{request.module} cannot be built: {describe(error, request.folder)}"
-        raise Stopped("declare", type(error).__name__, text, "case") from error
     if not isinstance(module, torch.nn.Module):
         text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
         raise Stopped("declare", "TypeError", text, "case")

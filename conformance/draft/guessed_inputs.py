@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ import numpy as np
 from conformance.case.dims import DTYPES
 from conformance.case.inputs import Input
 from conformance.draw.value_regimes import make
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt, summarize
 
 SECONDS = 60.0
 """How long types are tried for the inputs of a module."""
@@ -262,12 +263,10 @@ def fitting(
         for side in sides:
             sizes = {name: side if name in ("h", "w") else BASE.get(name, 3) for name in sorted(used)}
             sizes |= {name: size for name, size in known.items() if name in sizes}
-            try:
-                call(guesses, sizes)
-            except Exception as error:  # whatever the module raises for what it does not take
-                last = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            else:
+            refused = attempt(partial(call, guesses, sizes))
+            if not isinstance(refused, Exception):
                 return guesses, sizes
+            last = summarize(refused)[:200]
         if time.monotonic() > deadline:
             break
     how = f"--input {names[0]}='float32[batch, 8]'"

@@ -17,7 +17,7 @@ from conformance.case.python import Folder, describe
 from conformance.draft.drafting import Draft, Request, building
 from conformance.draft.recorded_inputs import KEPT, Call, call_of, is_plain
 from conformance.draft.submodule_cases import from_calls
-from conformance.errors import Stopped, UserError
+from conformance.errors import Stopped, UserError, attempt
 from conformance.export.state import shapes
 
 
@@ -144,12 +144,10 @@ def observe(script: Path, folder: Path, name: str) -> Script:
     arguments, searched = sys.argv, sys.path.copy()
     sys.argv, sys.path[:] = [str(script)], [str(script.parent), *searched]
     try:
-        with recorder.noting():
-            runpy.run_path(str(script), run_name="__main__")
-    except SystemExit:
-        pass
-    except Exception as error:
-        stopped = f"{script.name} stopped: {describe(error, script.parent)}"
+        with contextlib.suppress(SystemExit), recorder.noting():
+            ended = attempt(lambda: runpy.run_path(str(script), run_name="__main__"))
+            if isinstance(ended, Exception):
+                stopped = f"{script.name} stopped: {describe(ended, script.parent)}"
     finally:
         sys.argv, sys.path[:] = arguments, searched
     called = [one for one in recorder.seen.values() if one.count]

@@ -10,7 +10,7 @@ from typing import Any
 from conformance.draft.drafting import Draft, Request, building, draft_of, other_size, tried
 from conformance.draft.guessed_inputs import called, sizes_of
 from conformance.draft.recorded_inputs import Call, call_of, types_of
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def from_calls(module: Any, calls: list[Call], given: Mapping[str, tuple[int, ..
     inputs, sizes = types_of(calls, sizes_of(module).rows, given)
     if not inputs:
         return "it is called without an argument"
-    try:
-        return tried(module, inputs, calls[0].keywords, sizes)
-    except Stopped as stop:
-        return stop.reason
-    except Exception as error:  # whatever it raises for inputs that are drawn
-        lines = str(error).splitlines() or [""]
-        return f"with inputs that are drawn it raises {type(error).__name__}: {lines[0][:200]}"
+    draft = attempt(lambda: tried(module, inputs, calls[0].keywords, sizes))
+    if isinstance(draft, Stopped):
+        return draft.reason
+    if isinstance(draft, Exception):
+        lines = str(draft).splitlines() or [""]
+        return f"with inputs that are drawn it raises {type(draft).__name__}: {lines[0][:200]}"
+    return draft

@@ -16,7 +16,7 @@ import numpy as np
 
 from conformance.draft.guessed_inputs import Guess, Tree, called, guesses_in, replaced
 from conformance.draft.recorded_inputs import AS_SEEN
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt
 from conformance.export.dispatch import operator_mode
 
 Takes = Callable[[int, Mapping[str, int]], bool]
@@ -76,9 +76,8 @@ def _runs(module: Any, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Ma
     import torch
     from torch.utils._pytree import tree_leaves
 
-    try:
-        result = called(module, inputs, keywords, sizes)
-    except Exception:  # whatever the module raises for what it does not take
+    result = attempt(lambda: called(module, inputs, keywords, sizes))
+    if isinstance(result, Exception):
         return None
     floats = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
     return all(bool(leaf.isfinite().all()) for leaf in floats)

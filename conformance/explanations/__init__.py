@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from conformance.arrays import Array
+from conformance.errors import attempt, or_else
 from conformance.worker import aside
 
 R = TypeVar("R")
@@ -71,10 +72,7 @@ class Question:
         Modules may be imported and options set there: nothing of it reaches this process. Arrays come back, as all
         that can be pickled does.
         """
-        try:
-            return aside.ask(call, SECONDS)
-        except Exception:  # the caller's code raised, crashed or took too long: its answer is lost, and None says so
-            return None
+        return or_else(None, lambda: aside.ask(call, SECONDS))
 
 
 Explain: TypeAlias = Callable[[Question], str | None]
@@ -98,15 +96,15 @@ def explain(question: Question) -> list[dict[str, str]]:
 
     One that raises has an ``error`` in place of a ``text``, and keeps nobody from another's answer.
     """
+
+    def ask(load: Callable[[], Explain]) -> str | None:
+        return load()(question)
+
     told = []
     for name, load in explanations():
-        try:
-            text = load()(question)
-        except (
-            Exception
-        ) as error:  # a stranger's code may raise anything: its text is lost, and the record has the error
-            told.append({"by": name, "error": f"{type(error).__name__}: {error}"[:LONGEST]})
-            continue
-        if text:
+        text = attempt(partial(ask, load))
+        if isinstance(text, Exception):
+            told.append({"by": name, "error": f"{type(text).__name__}: {text}"[:LONGEST]})
+        elif text:
             told.append({"by": name, "text": str(text)[:LONGEST]})
     return told

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.case.copying import copied
-from conformance.errors import Stopped
+from conformance.errors import Stopped, or_else, stopping
 
 SMALL = 0.1
 """Below this typical size a parameter that is added to, or multiplied with, values of about 1 does not show."""
@@ -30,22 +30,25 @@ def load_weights(module: Any, file: Path) -> None:
     with ``weights_only``. Stopped at ``declare`` where it cannot be read, or holds other weights."""
     if not file.is_file():
         raise Stopped("declare", "MissingFile", f"weights: there is no {file.name} beside the case file", "case")
-    try:
-        if file.suffix == ".safetensors":
-            from safetensors.torch import load_file
 
-            state = load_file(file)
-        else:
-            import torch
-
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        module.load_state_dict(state)
-    except ImportError:
-        text = f"weights: {file.name} needs the package safetensors, which is not installed"
-        raise Stopped("declare", "MissingPackage", text, "case") from None
-    except Exception as error:
+    def say(error: Exception) -> str:
         said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())[:400]
-        raise Stopped("declare", "WrongWeights", f"weights: {file.name}: {said}", "case") from None
+        return f"weights: {file.name}: {said}"
+
+    with stopping("declare", "case", say, "WrongWeights"):
+        try:
+            if file.suffix == ".safetensors":
+                from safetensors.torch import load_file
+
+                state = load_file(file)
+            else:
+                import torch
+
+                state = torch.load(file, map_location="cpu", weights_only=True)
+            module.load_state_dict(state)
+        except ImportError:
+            text = f"weights: {file.name} needs the package safetensors, which is not installed"
+            raise Stopped("declare", "MissingPackage", text, "case") from None
 
 
 def settle(module: Any, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> bool:
@@ -137,7 +140,8 @@ def _calibrate(
     if not names:
         return
     norms = [module.get_submodule(name) for name in names]
-    try:
+
+    def measure() -> list[Any]:
         called = copied(module).eval()  # what else calls leave in a module must not be in this one
         measured = [called.get_submodule(name) for name in names]
         for norm in measured:
@@ -145,7 +149,10 @@ def _calibrate(
             norm.momentum = None  # the mean of all calls
         for call in calls(called):
             call()
-    except Exception:
+        return measured
+
+    measured = or_else(None, measure)
+    if measured is None:
         for norm in norms:
             shape, dtype = norm.running_mean.shape, norm.running_mean.dtype
             norm.running_mean.copy_(torch.randn(shape, generator=generator, dtype=dtype) * 3 * SMALL)

@@ -19,7 +19,7 @@ from conformance.case.export_keys import Dynamo, ExportTo, OnnxFile, TorchScript
 from conformance.case.words import Exporter
 from conformance.depends import lowerings
 from conformance.disk.onnx_models import Serialized, serialized
-from conformance.errors import Stopped
+from conformance.errors import Stopped, noting
 from conformance.export import dynamo_cache, float64_model, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
@@ -177,7 +177,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     shapes = dynamic_shapes(reference, target.static)
     table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
     options = target.options.model_dump(exclude_none=True)
-    try:
+    with noting(_refuse_structure):
         program = torch.onnx.export(
             reference.module,
             positional,
@@ -191,14 +191,6 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
             verbose=False,
             **options,
         )
-    except Exception as error:
-        refusal = refusal_of_structure(error)
-        if refusal is None:
-            raise
-        text = f"torch.export refuses the structure of the dynamic_shapes it was given: {refusal}"
-        stop = Stopped("export", "BadDynamicShapes", text, "harness")
-        stop.details = {"hints": ["report"]}
-        raise stop from error
     assert program is not None
     if target.options.keep_initializers_as_inputs is None and target.options.export_params is None:
         model: ModelProto = program.model_proto
@@ -214,6 +206,16 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
             keep_initializers_as_inputs=bool(target.options.keep_initializers_as_inputs),
         )
         return onnx.load(str(file))
+
+
+def _refuse_structure(error: Exception) -> None:
+    """Stopped where what an export raises is about the structure of its dynamic_shapes, which this package makes."""
+    refusal = refusal_of_structure(error)
+    if refusal is not None:
+        text = f"torch.export refuses the structure of the dynamic_shapes it was given: {refusal}"
+        stop = Stopped("export", "BadDynamicShapes", text, "harness")
+        stop.details = {"hints": ["report"]}
+        raise stop from error
 
 
 def _operator(name: str) -> Any:

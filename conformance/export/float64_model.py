@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.errors import Stopped
+from conformance.errors import stopping
 from conformance.onnxgraph.reads import all_nodes, inside
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ def load(file: Path) -> ModelProto:
     """The model with its external data; Stopped at ``declare`` where it cannot be read."""
     import onnx
 
-    try:
-        model = onnx.load(file)
-    except Exception as error:  # of protobuf, or of the files beside it
+    def say(error: Exception) -> str:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise Stopped("declare", "BadModel", f"{file.name} cannot be read: {lines[0][:300]}", "case") from error
-    return model
+        return f"{file.name} cannot be read: {lines[0][:300]}"
+
+    with stopping("declare", "case", say, "BadModel"):  # of protobuf, or of the files beside it
+        return onnx.load(file)
 
 
 # ---- the same in float64 -------------------------------------------------------------------------------------

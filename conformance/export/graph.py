@@ -14,7 +14,7 @@ from conformance.case.declaration import Case
 from conformance.case.dims import Sizes
 from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized, serialized
-from conformance.errors import did_you_mean
+from conformance.errors import attempt, did_you_mean, works
 from conformance.onnxgraph.reads import nodes, operator_of
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ def read(model: ModelProto, data: Serialized) -> Facts:
 
 def _validate(data: Serialized) -> tuple[list[str] | None, list[str] | None]:
     """Return what refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
-    try:
-        _check(data, full=True)
-    except Exception as error:  # ValidationError, InferenceError and what their C++ lets through
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = [type(error).__name__, " ".join(lines) or "no text"]
-        sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
-        return (None, told) if lines and sizes_differ and _passes_the_checker(data) else (told, None)
-    return None, None
+    error = attempt(lambda: _check(data, full=True))
+    if error is None:
+        return None, None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [type(error).__name__, " ".join(lines) or "no text"]
+    sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
+    passes = bool(lines) and sizes_differ and works(lambda: _check(data, full=False))
+    return (None, told) if passes else (told, None)
 
 
 def refusal(model: ModelProto, *, sizes: bool = False) -> list[str] | None:
@@ -123,14 +123,6 @@ def _check(data: Serialized, *, full: bool) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         onnx.checker.check_model(data.write(Path(folder)), full_check=full)
-
-
-def _passes_the_checker(data: Serialized) -> bool:
-    try:
-        _check(data, full=False)
-    except Exception:
-        return False
-    return True
 
 
 def _tensor_type(value: Any) -> Any:

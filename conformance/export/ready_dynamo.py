@@ -3,13 +3,17 @@
 Torchlib's functions are listed and their signatures read, which takes longer than exporting a small module.
 """
 
-import contextlib
 import importlib
 from typing import Any
 
+from conformance.errors import attempt
 from conformance.export import dynamo_cache
 
-with contextlib.suppress(Exception):  # told by the first export that meets it
+
+def _prepare() -> None:
     if dynamo_cache.install() is None:
         registration: Any = importlib.import_module("torch.onnx._internal.exporter._registration")
         registration.ONNXRegistry.from_torchlib()
+
+
+attempt(_prepare)  # what it raises comes again at the first export

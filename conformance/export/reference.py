@@ -22,7 +22,7 @@ from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt, noting
 from conformance.export.awake import PASSES, awaken, load_weights, settle
 from conformance.export.expression import expression_module
 from conformance.export.output_layout import array_of, layout_of, names_in_graph, of_tensors, tensors_in, tensors_of
@@ -71,19 +71,21 @@ class Reference:
         """Whether several calls in a row with the same inputs were seen to give the same outputs."""
         self._last: tuple[Mapping[str, Array], list[Array]] | None = None
         """The inputs that ``once`` was last asked for, and the outputs."""
-        try:
-            if not case.says.script:
-                self._uncalled = _Uncalled(_sharing(self._eager))
-                return
-            twin = copied(self._eager).double()
-        except Exception as error:
-            self.oracle_missing = describe(error, folder.path)
+        if not case.says.script:
+            uncalled = attempt(lambda: _Uncalled(_sharing(self._eager)))
+            if isinstance(uncalled, Exception):
+                self.oracle_missing = describe(uncalled, folder.path)
+            else:
+                self._uncalled = uncalled
             return
-        try:
-            # scripted after the change of dtype, since scripting may write dtypes into what it compiles
-            self._twin = torch.jit.script(twin)
-        except Exception:
-            self._twin, self._twin_is_eager = twin, True
+        twin = attempt(lambda: copied(self._eager).double())
+        if isinstance(twin, Exception):
+            self.oracle_missing = describe(twin, folder.path)
+            return
+        # scripted after the change of dtype, since scripting may write dtypes into what it compiles
+        scripted = attempt(partial(torch.jit.script, twin))
+        self._twin_is_eager = isinstance(scripted, Exception)
+        self._twin = twin if isinstance(scripted, Exception) else scripted
 
     def for_case(self, case: Case) -> Reference | None:
         """A reference of another case that builds the module alike, with the same parameters and whatever else the
@@ -116,7 +118,7 @@ class Reference:
         np.random.seed(says.seed)
         random.seed(says.seed)
         arguments = {name: value_of(value, self.folder) for name, value in self.case.arguments.items()}
-        try:
+        with noting(self._refuse):
             if self.case.built is not None:
                 module = self.case.built.module()
             elif says.onnx is not None:
@@ -149,10 +151,6 @@ class Reference:
                     module.__class__ = taking
             module.train(says.mode == "train")
             return module
-        except Stopped:
-            raise
-        except Exception as error:
-            raise self._not_built(error) from error
 
     def _calls(self, module: Any) -> Iterator[Callable[[], object]]:
         """Calls of the module on inputs that the case draws at the traced sizes."""
@@ -164,15 +162,15 @@ class Reference:
     def _scripted(self, module: Any) -> Any:
         import torch
 
-        try:
+        with noting(self._refuse):
             return torch.jit.script(module)
-        except Exception as error:
-            raise self._not_built(error) from error
 
-    def _not_built(self, error: Exception) -> Stopped:
-        what = self.case.says.module or "forward"
-        text = f"{what} cannot be built: {describe(error, self.folder.path)}"
-        return Stopped("declare", type(error).__name__, text, "case")
+    def _refuse(self, error: Exception) -> None:
+        """Stopped for what building the module raises."""
+        if not isinstance(error, Stopped):
+            what = self.case.says.module or "forward"
+            text = f"{what} cannot be built: {describe(error, self.folder.path)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from error
 
     def fingerprint(self) -> str:
         """A hash of all parameters and buffers, which must be the same after an export as before."""
@@ -248,7 +246,7 @@ class Reference:
         with self.standing():
             try:
                 result = self.module(*positional, **keywords)
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit) as error:  # of the user's module, and all of it is in the Stopped
                 shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
                 text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
                 raise Stopped("declare", type(error).__name__, text, "case") from error
@@ -361,15 +359,15 @@ class Reference:
         if not self._has_float64():
             return None
         if rounding is not None and not self._rounds_not:
-            try:
-                return self._in_float64(inputs, rounding)
-            except (Exception, SystemExit):  # as of an operator with a body of its own, which no dispatch mode enters
-                self._rounds_not = True
-        try:
-            return self._in_float64(inputs)
-        except (Exception, SystemExit) as error:
-            self._twin = None
-            self.oracle_missing = describe(error, self.folder.path)
+            rounded = self._in_float64(inputs, rounding)
+            if not isinstance(rounded, BaseException):
+                return rounded
+            self._rounds_not = True  # as an operator with a body of its own, which no dispatch mode enters
+        outputs = self._in_float64(inputs)
+        if not isinstance(outputs, BaseException):
+            return outputs
+        self._twin = None
+        self.oracle_missing = describe(outputs, self.folder.path)
         if not self._twin_is_eager:
             self._twin, self._twin_is_eager = copied(self._eager).double(), True
             self.oracle_missing = None
@@ -386,11 +384,12 @@ class Reference:
     def _has_float64(self) -> bool:
         """Return whether there is a float64 form, which is made when it is first needed."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
-            try:
-                make = copied if self.changed_by_calls else _sharing
-                self._twin = make(self._uncalled.in_float64)
-            except Exception as error:
-                self.oracle_missing = describe(error, self.folder.path)
+            make = copied if self.changed_by_calls else _sharing
+            twin = attempt(partial(make, self._uncalled.in_float64))
+            if isinstance(twin, Exception):
+                self.oracle_missing = describe(twin, self.folder.path)
+            else:
+                self._twin = twin
         return self._twin is not None
 
     def _stands_for_scripted(self, inputs: Mapping[str, Array]) -> bool:
@@ -405,7 +404,15 @@ class Reference:
         self.restore()
         return defaults_for(eager).compare(self(inputs), Right(eager)).verdict != "failed"
 
-    def _in_float64(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
+    def _in_float64(
+        self, inputs: Mapping[str, Array], rounding: Rounding | None = None
+    ) -> list[Array] | BaseException:
+        try:
+            return self._computed_in_float64(inputs, rounding)
+        except (Exception, SystemExit) as error:  # of the user's module; the record says why there is no float64 form
+            return error
+
+    def _computed_in_float64(self, inputs: Mapping[str, Array], rounding: Rounding | None) -> list[Array]:
         import torch
 
         assert self._twin is not None

@@ -8,17 +8,17 @@ last place of a given number of bits.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from conformance.errors import attempt
 from conformance.export.dispatch import operator_mode
 
 LARGEST = {11: 65504.0, 24: float(np.finfo(np.float32).max)}
@@ -442,9 +442,10 @@ def _mode() -> Any:
             elif parts is not None and all(map(self._is_plain, _tensors((args, kwargs)))):
                 parts = inspect.unwrap(parts)  # without what promotes types, which imports PyTorch's compiler
             if parts is not None:
-                # some decompositions refuse arguments that the operator takes
-                with contextlib.suppress(Exception), self:
-                    return parts(*args, **kwargs)
+                with self:
+                    result = attempt(partial(parts, *args, **kwargs))
+                if not isinstance(result, Exception):  # some decompositions refuse arguments that the operator takes
+                    return result
             return _kernel(func)(*args, **kwargs)
 
         def _constants(self, func: Any, args: Any) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+from conformance.errors import attempt, or_else
+
 
 def fingerprint(module: Any) -> str:
     """Return a hash of all that the module holds, the same in every process."""
@@ -84,13 +86,9 @@ def _of_object(value: Any, known: dict[int, Any]) -> Iterator[Any]:
 def _pickled(value: Any) -> Any:
     """Return what pickle keeps of an object: how it is made again, and its state; nothing where it cannot be
     pickled."""
-    try:
-        state = value.__reduce_ex__(2)
-    except Exception:  # whatever its class raises where it cannot be pickled so
-        try:
-            state = value.__getstate__()  # packed weights of quantized modules
-        except Exception:  # nor so: what it holds is not compared
-            return None
+    state = attempt(lambda: value.__reduce_ex__(2))
+    if isinstance(state, Exception):
+        state = or_else(None, lambda: value.__getstate__())  # packed weights of quantized modules
     return state if not isinstance(state, tuple) else tuple(map(_listed, state))
 
 

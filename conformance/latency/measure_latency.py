@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from conformance.errors import attempt
 from conformance.latency.samples import Clock, Samples
 
 SAMPLE = 2e-4
@@ -118,11 +119,10 @@ class _Measured:
 
     def sample(self) -> float:
         """Seconds of one call, as the mean of ``iterations``."""
-        try:
-            seconds = self._sample()
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            raise SideFailed(self.name, self.when, self.calls, text) from error
+        seconds = attempt(self._sample)
+        if isinstance(seconds, Exception):
+            text = f"{type(seconds).__name__}: {seconds}"
+            raise SideFailed(self.name, self.when, self.calls, text) from seconds
         if not (math.isfinite(seconds) and seconds > 0):
             raise SideFailed(
                 self.name, self.when, self.calls, f"a call took {seconds} s, by its {self.clock}'s clock"

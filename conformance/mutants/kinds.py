@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES
 from conformance.arrays import Array, equal
+from conformance.errors import works
 from conformance.onnxgraph import node_edits
 from conformance.onnxgraph.reads import held, plain
 from conformance.verdict.forms import words_of
@@ -272,9 +273,5 @@ def mutated(model: ModelProto, site: Site, loads: Callable[[bytes], object]) -> 
     site.edit(copy)
     del copy.graph.value_info[:]  # what an exporter infers follows from what it writes
     data: bytes = copy.SerializeToString(deterministic=True)
-    try:
-        onnx.checker.check_model(copy, full_check=True)
-        loads(data)
-    except Exception:
-        return None
-    return data
+    sound = works(lambda: onnx.checker.check_model(copy, full_check=True)) and works(lambda: loads(data))
+    return data if sound else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from conformance.case.dims import Expression
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
 from conformance.draw.value_regimes import make as make_values
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt
 from conformance.export.out_of_range import taken_beyond, takes
 from conformance.mutants.kinds import View, choose
 from conformance.onnxgraph.expose import expose
@@ -189,15 +190,11 @@ def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: b
         open_model, libraries = opener(f"{cell.runtime}"), run.libraries()
         with open_model(run.model().file, libraries) as one, open_model(wrong.file, libraries) as other:
             for inputs in (one.inputs for one in independent(run, _count(run), specials)):
-                try:
-                    wanted = one.run(inputs)
-                except Exception:
+                wanted = attempt(partial(one.run, inputs))
+                if isinstance(wanted, Exception):
                     continue  # not for this model, whatever it is
-                try:
-                    got = other.run(inputs)
-                except Exception:
-                    return True
-                if not same(got, wanted):
+                got = attempt(partial(other.run, inputs))
+                if isinstance(got, Exception) or not same(got, wanted):
                     return True
     return False
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.errors import or_else
 from conformance.onnxgraph.reads import OWN, Graph, initializers, needs, reads
 
 if TYPE_CHECKING:
@@ -142,11 +143,9 @@ class Cutter:
                 self.nodes.append(node)
         self._types: dict[str, ValueInfoProto] = {value.name: value for value in model.graph.input}
         self._own = [value.name for value in model.graph.output]
-        try:
-            inferred = onnx.shape_inference.infer_shapes(model).graph
-        except Exception:  # shapes are those of the values then
-            return
-        self._types = {value.name: value for value in (*inferred.value_info, *inferred.output, *inferred.input)}
+        inferred = or_else(None, lambda: onnx.shape_inference.infer_shapes(model).graph)
+        if inferred is not None:  # else shapes are those of the values
+            self._types = {value.name: value for value in (*inferred.value_info, *inferred.output, *inferred.input)}
 
     def of(self, chosen: Sequence[int]) -> Cut | None:
         """The nodes of these numbers as a model; None where one of its inputs is no tensor, or is not known."""

@@ -175,7 +175,7 @@ def read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
         return cells, [*problems, *unmatched(cases)]
     except CaseFileError as error:
         return [], [*problems, *error.problems]
-    except Exception as error:
+    except Exception as error:  # a mistake of ours; it is told as a problem of the file, whose cells are lost
         return [], [*problems, Problem(file, 1, 1, harness_mistake("planning the cells of this file", error))]
 
 

@@ -261,7 +261,7 @@ def _find_needs(case: Any) -> Any:
 
     try:
         return needs(case)
-    except Exception:  # a file that is not there, or Python that cannot be parsed
+    except Exception:  # a file that is not there, or Python that cannot be parsed; the cell says it
         return Needs(tuple(map(Path, python_below(case.folder))), {})
 
 

@@ -115,7 +115,7 @@ class Running:
                 nows = [Now(home, **view) for view in views]
                 if all(map(known.holds, nows)):
                     return text
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(Exception):  # files that cannot be read: what differs is not said
                     why = [line for now in nows for line in known.differences(now)]
             elif text is not None:
                 why = ["what it depends on was not observed"]

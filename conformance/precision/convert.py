@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from conformance.arrays import Array
 from conformance.case.precision import PrecisionSettings
 from conformance.case.python import describe
 from conformance.case.words import base_of
-from conformance.errors import Stopped, did_you_mean
+from conformance.errors import Stopped, did_you_mean, noting, stopping
 from conformance.export.graph import Facts
 from conformance.onnxgraph.reads import graphs, held, nodes
 from conformance.precision import fp16, int8, int8_rules
@@ -105,11 +106,8 @@ def measure(given: Source, feeds: Feeds) -> Extremes:
 
     Raises Stopped at ``convert`` (BadCalibration) where the model does not run on it.
     """
-    try:
+    with noting(lambda _: _check_runs(given.model, feeds)):
         return extremes(given.model, feeds.batches)
-    except Exception:
-        _check_runs(given.model, feeds)
-        raise
 
 
 def convert(given: Source, feeds: Feeds, measured: Extremes | None = None) -> tuple[ModelProto, dict[str, Any]]:
@@ -156,13 +154,15 @@ def _check_runs(model: ModelProto, feeds: Feeds) -> None:
     """Raises Stopped where the exported model itself does not run on the calibration data: no conversion is to
     blame."""
     session = OnnxRuntimeSession(model, [], optimize=False)
+    fault = "exporter" if feeds.source == DRAWN else "case"
+
+    def say(index: int, error: Exception) -> str:
+        text = f"calibration: the exported model does not run on batch {index}, {feeds.source}"
+        return f"{text}: {describe(error, Path('/'))}"
+
     for index, batch in enumerate(feeds.batches):
-        try:
+        with stopping("convert", fault, partial(say, index), "BadCalibration"):
             session.run(batch)
-        except Exception as error:
-            text = f"calibration: the exported model does not run on batch {index}, {feeds.source}"
-            fault = "exporter" if feeds.source == DRAWN else "case"
-            raise Stopped("convert", "BadCalibration", f"{text}: {describe(error, Path('/'))}", fault) from error
 
 
 def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stopped | None:

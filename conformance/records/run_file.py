@@ -56,7 +56,7 @@ class RunWriter:
         except OSError as error:
             self._file.close()
             raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
-        except BaseException:
+        except BaseException:  # also Ctrl-C: nobody else closes the file
             self._file.close()
             raise
 

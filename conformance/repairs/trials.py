@@ -7,11 +7,13 @@ import dataclasses
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.checks.runner import Runner
+from conformance.errors import or_else
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -68,10 +70,7 @@ class Trials:
     def call(self, function: Any, *arguments: Any) -> Any:
         """Return what a function gives in the worker, which gets the worker's progress first; None where it raises or
         ends the process."""
-        try:
-            answer = self.worker.call(function, *arguments, timeout=TIMEOUT)
-        except Exception:
-            return None
+        answer = or_else(None, partial(self.worker.call, function, *arguments, timeout=TIMEOUT))
         return None if isinstance(answer, Death) else answer
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from conformance.errors import attempt
 from conformance.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
 from conformance.runtimes.evaluator_table import ROWS
 
@@ -290,9 +291,8 @@ def uses(operator: str, opset: int) -> str:
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.ops._op_list import load_op
 
-    try:
-        implementation = load_op("", operator, opset, evaluator_cls=ReferenceEvaluator)
-    except Exception:
+    implementation = attempt(lambda: load_op("", operator, opset, evaluator_cls=ReferenceEvaluator))
+    if isinstance(implementation, Exception):
         try:
             schema: Any = defs.get_schema(operator, opset)
         except defs.SchemaError:

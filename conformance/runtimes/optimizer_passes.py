@@ -12,8 +12,10 @@ import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from conformance.errors import attempt
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession, Optimizing
 
 LEVELS = ("BASIC", "EXTENDED", "LAYOUT", "ALL")
@@ -61,8 +63,8 @@ def passes_of(model: Path, libraries: Sequence[str], config: Mapping[str, str], 
         kept = os.dup(2)
         os.dup2(log.fileno(), 2)
         try:
-            with contextlib.suppress(Exception), open_at(model, libraries, config, Optimizing(level, log=True)):
-                pass
+            logging = Optimizing(level, log=True)
+            attempt(partial(OnnxRuntimeSession, model, libraries, optimize=True, config=config, optimizing=logging))
         finally:
             os.dup2(kept, 2)
             os.close(kept)

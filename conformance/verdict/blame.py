@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Details, Stopped
+from conformance.errors import Details, Stopped, or_else
 from conformance.records.explanation import Explanation, Failure, Finding, NodeByNode, Shows, explain, kernels
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
@@ -95,9 +96,9 @@ def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop:
         return None
     if stop.error in ("WrongCount", "WrongLength", "WrongDtype"):
         return None
-    try:
-        walked = aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)
-    except Exception:  # this only explains a failure, and must not be another
+    ask = partial(walk, suspect.model, suspect.libraries, example.inputs)
+    walked = or_else(None, lambda: aside.ask(ask, WALK_SECONDS))
+    if walked is None:
         return None
 
     def fails(outputs: list[Array]) -> bool:
@@ -195,14 +196,18 @@ def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array])
     Of a wrong model both compute the same wrong values. A witness that adds up 4,096 numbers one by one is off for
     another reason than a runtime that rounds each of them to 10 bits.
     """
-    worst = getattr(stop, "worst", None)
-    if worst is None or suspect.session is None:
+    worst, session = getattr(stop, "worst", None), suspect.session
+    if worst is None or session is None:
         return False
-    try:
-        own = suspect.session.run(example.inputs)[worst.output].astype(np.float64)
-        right, other = example.wanted[worst.output].astype(np.float64), got[worst.output].astype(np.float64)
-    except Exception:  # this only explains a failure, and must not be another
+
+    def in_float64() -> list[Array]:
+        outputs = (session.run(example.inputs), example.wanted, got)
+        return [arrays[worst.output].astype(np.float64) for arrays in outputs]
+
+    arrays = or_else(None, in_float64)
+    if arrays is None:
         return False
+    own, right, other = arrays
     if not own.shape == right.shape == other.shape or not np.isfinite([own, right, other]).all():
         return False
     return bool(np.abs(own - right).max(initial=0.0) > NEARER * np.abs(other - right).max(initial=0.0))
@@ -211,16 +216,18 @@ def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array])
 def _differs(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]) -> bool:
     """Return whether a witness that is wrong has other outputs than the suspect, so that not both of them compute
     what the model means. Where the failure is about their dtypes or shapes, so is this."""
-    if suspect.session is None:
+    session = suspect.session
+    if session is None:
         return False
-    try:
-        own = _where_it_failed(stop, list(suspect.session.run(example.inputs)), example.wanted)
+
+    def differs() -> bool:
+        own = _where_it_failed(stop, list(session.run(example.inputs)), example.wanted)
         if stop.error in ("WrongDtype", "WrongShape"):
             return [_form(stop.error, array) for array in own] != [_form(stop.error, array) for array in got]
         beside = given(example.draw, example.inputs, own, None, None, ())
         return suspect.judged(beside, got).verdict == "failed"
-    except Exception:  # this only explains a failure, and must not be another
-        return False
+
+    return or_else(False, differs)
 
 
 def _form(error: str, array: Array) -> Any:
@@ -241,9 +248,8 @@ def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array])
     """Return whether the suspect gives PyTorch's float64 outputs, rounded to the dtypes that are compared."""
     if suspect.session is None or len(exact) != len(example.wanted):
         return False
-    try:
-        got = suspect.session.run(example.inputs)
-    except Exception:
+    got = or_else(None, partial(suspect.session.run, example.inputs))
+    if got is None:
         return False
     rounded = [output.astype(right.dtype) for output, right in zip(exact, example.wanted, strict=True)]
     in_float64 = given(example.draw, example.inputs, rounded, None, None, ())

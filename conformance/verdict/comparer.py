@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from conformance.arrays import Array
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison
 from conformance.compare.vacuity import Vacuity
-from conformance.errors import Stopped
+from conformance.errors import Stopped, attempt
 from conformance.records.spent import spending
 from conformance.runtimes import Session
 from conformance.verdict.example import Draw, Effort, Example
@@ -158,11 +159,12 @@ class Comparer(ABC):
             for step in block:
                 if step.failure is None:
                     self._note(step.example.draw, "run")
-                    try:
-                        step.got = self.session.run(step.example.inputs)
-                    except Exception as error:
-                        step.failure = Stopped("run", type(error).__name__, self.said(error))
-                        step.failure.__cause__ = error
+                    got = attempt(partial(self.session.run, step.example.inputs))
+                    if isinstance(got, Exception):
+                        step.failure = Stopped("run", type(got).__name__, self.said(got))
+                        step.failure.__cause__ = got
+                    else:
+                        step.got = got
                 if step.failure is not None:
                     break
 

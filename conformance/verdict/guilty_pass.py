@@ -12,15 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from conformance.arrays import Array
+from conformance.errors import attempt
 from conformance.explain.search import OutOfTime, part, require_time
 from conformance.onnxgraph.reads import operator_of
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.optimizer_passes import LEVELS, Passes, only, open_at, passes_of
-from conformance.verdict.other_runtime import Asked, answered
+from conformance.verdict.other_runtime import Asked, answer, answered
 from conformance.worker import aside
 
 SECONDS = 30.0
@@ -42,6 +44,10 @@ class Broken:
     config: Mapping[str, str]
     outcome: Callable[[Asked], str]
     """``right``; ``alike`` where it fails as it did; ``other`` where nothing follows from the answer."""
+
+    def answer(self, model: Path, optimizing: Optimizing) -> Asked:
+        """Return what ONNX Runtime computes of a model that it optimizes so."""
+        return answer(partial(open_at, model, self.libraries, self.config, optimizing), self.inputs)
 
 
 def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
@@ -123,15 +129,7 @@ def right_without_reuse(broken: Broken) -> bool:
     needs any more, and is right otherwise."""
 
     def outcome(*, reuse: bool) -> str:
-        def question() -> Asked:
-            try:
-                optimizing = Optimizing(reuse=reuse)
-                with open_at(broken.model, broken.libraries, broken.config, optimizing) as session:
-                    return Asked(session.run(broken.inputs))
-            except Exception as error:
-                return Asked(None, "stops", type(error).__name__)
-
-        return broken.outcome(answered(question))
+        return broken.outcome(answered(lambda: broken.answer(broken.model, Optimizing(reuse=reuse))))
 
     return outcome(reuse=False) == "right" and outcome(reuse=True) == "alike"
 
@@ -153,13 +151,7 @@ class _Trials:
         broken, model = self.broken, model or self.broken.model
         require_time(self._deadline)
 
-        def question() -> Asked:
-            try:
-                with open_at(model, broken.libraries, broken.config, Optimizing(level, tuple(off))) as session:
-                    return Asked(session.run(broken.inputs))
-            except Exception as error:
-                return Asked(None, "stops", type(error).__name__)
-
+        question = partial(broken.answer, model, Optimizing(level, tuple(off)))
         return broken.outcome(answered(question) if self._alone else question())
 
     def saved(self, level: str, off: Sequence[str], model: Path, file: Path) -> None:
@@ -171,12 +163,9 @@ class _Trials:
             with open_at(model, broken.libraries, broken.config, Optimizing(level, tuple(off), file)):
                 pass
 
-        try:
-            self.asked(question)
-        except (aside.Lost, OutOfTime):
-            raise
-        except Exception:
-            return
+        failed = attempt(lambda: self.asked(question))
+        if isinstance(failed, aside.Lost | OutOfTime):
+            raise failed
 
 
 def _difference(before: Path, after: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.compare.close import Limit, differs
 from conformance.compare.nudge import largest_movement, to_neighbours
+from conformance.errors import attempt, or_else
 from conformance.onnxgraph.cut import Nodes
 from conformance.onnxgraph.reads import OWN, line_of, needs, operator_of, opset_of
 from conformance.records.explanation import NodeByNode
@@ -125,14 +126,14 @@ def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
     for value in (*concrete.graph.output, *concrete.graph.value_info):  # what the exporter calls by name has a size
         for dim in value.type.tensor_type.shape.dim:
             dim.ClearField("dim_param")
-    try:
+
+    def check() -> None:
         onnx.checker.check_model(concrete)
         onnx.shape_inference.infer_shapes(concrete, check_type=True, strict_mode=True, data_prop=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return str(error).strip().splitlines()[0]
-    except Exception:
-        return None
-    return None
+
+    error = attempt(check)
+    refused = isinstance(error, onnx.checker.ValidationError | onnx.shape_inference.InferenceError)
+    return str(error).strip().splitlines()[0] if refused else None
 
 
 _Compute = Callable[["NodeProto", Mapping[str, Any]], "list[Any] | None"]
@@ -155,13 +156,11 @@ def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: Mappin
     if rule is not None and not walked.misled:
         walked.ended = _place(node, "breaks", why=rule)
         return None
-    try:
-        got = kernels.run(FIRST, node, values)
-    except Exception as error:
-        walked.ended = _place(node, "stops", why=type(error).__name__)
-        walked.unsupported = bool(_NOT_IMPLEMENTED.search(f"{type(error).__name__} {error}")) or (
-            type(error).__name__ == "NotImplemented"
-        )
+    got = attempt(lambda: kernels.run(FIRST, node, values))
+    if isinstance(got, Exception):
+        name = type(got).__name__
+        walked.ended = _place(node, "stops", why=name)
+        walked.unsupported = bool(_NOT_IMPLEMENTED.search(f"{name} {got}")) or name == "NotImplemented"
         refused = kernels.refused(node, values)
         if refused is not None and not walked.misled:
             walked.ended = _place(node, "breaks", why=refused)
@@ -211,10 +210,7 @@ class _Kernels:
         return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
 
     def maybe(self, runtime: str, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
-        try:
-            return self.run(runtime, node, values)
-        except Exception:
-            return None
+        return or_else(None, lambda: self.run(runtime, node, values))
 
     def by_others(self, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
         """The outputs of a node by the first of the others that computes it, or by ONNX Runtime."""
@@ -260,17 +256,13 @@ class _Kernels:
         """Return what the inference of shapes refuses the node for, with all integers known."""
         import onnx
 
-        try:
+        def infer() -> None:
             alone = self._nodes.alone(node, values, constant=True)
-        except Exception:
-            return None
-        try:
             onnx.shape_inference.infer_shapes(alone, check_type=True, strict_mode=True, data_prop=True)
-        except onnx.shape_inference.InferenceError as error:
-            return str(error).strip().splitlines()[-1]
-        except Exception:
-            return None
-        return None
+
+        error = attempt(infer)
+        refused = isinstance(error, onnx.shape_inference.InferenceError)
+        return str(error).strip().splitlines()[-1] if refused else None
 
 
 def _misleads(got: Any, right: Any) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.arrays import Array
-from conformance.errors import Unavailable
+from conformance.errors import Unavailable, attempt
 from conformance.records.record import Answer, Witness
-from conformance.runtimes import opener, registry
+from conformance.runtimes import Session, opener, registry
 from conformance.worker import aside
 
 SECONDS = 40.0
@@ -50,26 +50,32 @@ def ask(
         if reason is not None:
             return Asked(None, "abstains", reason=reason)
         os.environ.update(entry.witness_environment)  # of this process, which has no other question
-        try:
-            with opener(runtime, config=config)(model, libraries) as session:
-                return Asked(session.run(inputs))
-        except (Unavailable, ImportError) as reason:
-            return Asked(None, "abstains", reason=str(reason))
-        except Exception as error:
-            return Asked(None, "stops", type(error).__name__)
+        return answer(lambda: opener(runtime, config=config)(model, libraries), inputs)
 
     asked = answered(question)
-    if entry.imports and asked.outputs is not None:  # which shows that importing it does no harm
-        with contextlib.suppress(Exception):
-            registry.function(entry.imports)()
+    imports = entry.imports
+    if imports and asked.outputs is not None:  # which shows that importing it does no harm
+        attempt(lambda: registry.function(imports)())
     return asked
+
+
+def answer(load: Callable[[], AbstractContextManager[Session]], inputs: Mapping[str, Array]) -> Asked:
+    """Return what a runtime computes of a model that ``load`` gives it, or how it does not."""
+
+    def outputs() -> list[Array]:
+        with load() as session:
+            return session.run(inputs)
+
+    got = attempt(outputs)
+    if isinstance(got, Unavailable | ImportError):
+        return Asked(None, "abstains", reason=str(got))
+    return Asked(None, "stops", type(got).__name__) if isinstance(got, Exception) else Asked(got)
 
 
 def answered(question: Callable[[], Asked]) -> Asked:
     """The answer to a question that is asked in a process of its own."""
-    try:
-        return aside.ask(question, SECONDS)
-    except aside.Lost as how:
-        return Asked(None, "lost", str(how))
-    except Exception as error:  # in what asks, which must not be another failure of the cell
-        return Asked(None, "lost", type(error).__name__)
+    asked = attempt(lambda: aside.ask(question, SECONDS))
+    if isinstance(asked, aside.Lost):
+        return Asked(None, "lost", str(asked))
+    # what is raised by asking must not be another failure of the cell
+    return Asked(None, "lost", type(asked).__name__) if isinstance(asked, Exception) else asked

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.errors import or_else
 from conformance.runtimes.inner_tensors import values
 from conformance.verdict.loss import LITERAL
 
@@ -29,13 +30,12 @@ def origin(exported: Path, converted: Path, libraries: Sequence[str], inputs: In
 
     before, after = onnx.load(exported), onnx.load(converted)
     tensors = _floats(after.graph)
-    try:
-        right = values(
-            before, [name for name in _floats(before.graph) if name in tensors], LITERAL, libraries, inputs
-        )
-        got = values(after, tensors, LITERAL, libraries, inputs)
-    except Exception:  # this only explains a failure, and must not be another
+    known = [name for name in _floats(before.graph) if name in tensors]
+    wanted = ((before, known), (after, tensors))
+    both = or_else(None, lambda: [values(model, names, LITERAL, libraries, inputs) for model, names in wanted])
+    if both is None:
         return None
+    right, got = both
     right = _through_casts(after.graph, right | _constants(before.graph))
     got |= {**inputs, **_constants(after.graph)}
     for node in after.graph.node:

@@ -17,8 +17,10 @@ import struct
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
+from conformance.errors import or_else, works
 from conformance.worker.children import signalled_with_parent
 
 _T = TypeVar("_T")
@@ -76,12 +78,10 @@ def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
             os.dup2(nowhere, descriptor)
         try:
             answer: tuple[str, Any] = ("gave", question())
-        except BaseException as error:
+        except BaseException as error:  # whatever the question raises: the parent raises it again
             answer = ("raised", error)
-        try:
-            data = pickle.dumps(answer)
-            pickle.loads(data)
-        except Exception:
+        data = or_else(None, lambda: pickle.dumps(answer))
+        if data is None or not works(partial(pickle.loads, data)):
             data = pickle.dumps(("raised", RuntimeError(f"{type(answer[1]).__name__}: {answer[1]}")))
         with open(writing, "wb") as stream:
             stream.write(_HEAD.pack(len(data)) + data)

@@ -165,7 +165,7 @@ class Worker:
             if death is None:
                 self._send(prepare, (self._memory_gib, self._initializer))
                 death = self._receive(_STARTUP, None)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the next call starts another process
             self._discard()
             raise
         if death is not None:
@@ -238,7 +238,7 @@ class Worker:
 def _revived(answer: Answer) -> Exception:
     """The exception itself if its module is loaded here, else a WorkerError: unpickling could import torch."""
     if answer.data and answer.module in sys.modules:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # its class may unpickle in any way; its text is left
             error: Exception = pickle.loads(answer.data)
             return error
     return WorkerError(answer.text)

@@ -27,6 +27,7 @@ from pathlib import Path
 from pickle import dumps, loads
 from typing import Any, NamedTuple
 
+from conformance.errors import attempt, or_else
 from conformance.worker import children, wire
 from conformance.worker.output import Output
 from conformance.worker.progress_note import Progress
@@ -199,22 +200,20 @@ def _answer(request: bytearray, progress: Progress) -> Answer:
     try:
         function, args = loads(request)
         result = function(progress, *args)
-    except Exception as error:
+    except Exception as error:  # of what was called: the parent raises it again
         return _raised(error)
-    except BaseException as error:
+    except BaseException as error:  # what was called has ended the process: the parent says how
         return Answer("ended", text=_describe(error))
-    try:
-        return Answer("returned", dumps(result))
-    except Exception as error:
-        return _raised(TypeError(f"the result of {function} cannot be pickled: {_describe(error)}"))
+    data = attempt(lambda: dumps(result))
+    if isinstance(data, Exception):
+        return _raised(TypeError(f"the result of {function} cannot be pickled: {_describe(data)}"))
+    return Answer("returned", data)
 
 
 def _raised(error: Exception) -> Answer:
     traceback.clear_frames(error.__traceback__)  # after a MemoryError, they hold the memory
     trace = "".join(traceback.format_exception(error))
-    data = b""
-    with contextlib.suppress(Exception):
-        data = dumps(error)
+    data = or_else(b"", lambda: dumps(error))
     return Answer("raised", data, _describe(error), type(error).__module__, trace)
 
 

@@ -51,7 +51,7 @@ class Process:
             self._listener.setblocking(False)
             address = self._listener.getsockname()
             self._process = server.launch(serve, address, self._key, progress, output)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: nobody else closes the socket
             self._listener.close()
             raise
         assert self._process.pid is not None
@@ -126,7 +126,7 @@ class Process:
             return End("the answer did not come to its end", "BadAnswer")
         except wire.Mismatch as error:
             return End(str(error), "BadAnswer")
-        except Exception as error:
+        except Exception as error:  # bytes that are no pickle may raise anything; the record says it
             return End(f"an answer that cannot be read: {type(error).__name__}", "BadAnswer")
         return answer if isinstance(answer, Answer) else End("bytes that are no answer", "BadAnswer")
 

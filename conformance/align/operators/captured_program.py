@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.errors import or_else
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -151,9 +152,8 @@ class Exhibit:
 def called_with(operator: Operator, values: Values) -> tuple[list[float], list[list[int]]]:
     """The numbers that an operator is called with, by default too, and the lists of whole numbers among its
     arguments; ``values`` are those of its inputs."""
-    given: list[Any] = list(operator.constants)
-    with contextlib.suppress(Exception):  # then only what is written in the call itself is known
-        given += operator.arguments(values)
+    # where its arguments cannot be had, only what is written in the call itself is known
+    given = [*operator.constants, *or_else([], lambda: operator.arguments(values))]
     numbers: list[float] = []
     lists: list[list[int]] = []
     for value in (*given, *_defaults(operator)):

@@ -10,6 +10,7 @@ from typing import Any
 
 from conformance.align.operators.captured_program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
+from conformance.errors import noting
 from conformance.onnxgraph.reads import metadata
 
 _CORE = "torch.onnx._internal.exporter._core"
@@ -47,11 +48,11 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
         return seen.decomposed
 
     def translated(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            values = original(graph, *args, **kwargs)
-        except Exception as error:  # whatever a lowering raises, which goes on to the exporter
+        def stop(error: Exception) -> None:
             seen.stopped = seen.stopped or _named_in(str(error), graph)
-            raise
+
+        with noting(stop):
+            values = original(graph, *args, **kwargs)
         seen.values[id(graph)] = values
         made = kwargs.get("graph_like")
         if made is not None and hasattr(made, "domain"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensor_values import CHUNK, Tensors, run
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import differs
+from conformance.errors import attempt, or_else
 from conformance.export import graph
 from conformance.onnxgraph.reads import Graph, operator_of
 from conformance.worker import aside
@@ -103,10 +103,9 @@ class Search:
                 if tensor is not None:
                     sizes[tensor] = int(getattr(member, "nbytes", 8))
 
-        try:
-            outputs = _arrays(exhibit.program.run(self.inputs, measured))
-        except Exception as error:
-            return self._captured(error)
+        outputs = attempt(lambda: _arrays(exhibit.program.run(self.inputs, measured)))
+        if isinstance(outputs, Exception):
+            return self._captured(outputs)
         if self._failing.fails(outputs):
             return self._captured(None)
         stage, model, fails = self._stage()
@@ -145,9 +144,8 @@ class Search:
         of its own: ``right``, ``wrong`` or ``stops``."""
         names = [value.name for value in model.graph.output]
         fed = self._fed(model)
-        try:
-            outputs = run(model, Graph(model), names, self._failing.libraries, fed, given)
-        except Exception:
+        outputs = attempt(lambda: run(model, Graph(model), names, self._failing.libraries, fed, given))
+        if isinstance(outputs, Exception):
             return "stops"
         return "wrong" if self._failing.fails(outputs) else "right"
 
@@ -167,9 +165,9 @@ class Search:
                 None if self.parting is None else self._told(self.parting, stage, model, walk.program, walk.at, walk)
             )
         first = Cause.of(self.parting, self._told(self.parting, stage, model, walk.program, walk.at, walk))
-        second = None
-        with contextlib.suppress(Exception):  # this only adds to what is known
-            second = aside.ask(lambda: self._second(first, walk.at) or self._of_others(first), SECONDS)
+        second = or_else(
+            None, lambda: aside.ask(lambda: self._second(first, walk.at) or self._of_others(first), SECONDS)
+        )
         return self._in_order(first, second)
 
     def _second(self, first: Cause, at: At) -> Cause | None:
@@ -198,18 +196,22 @@ class Search:
         asked of large programs."""
         program, model = self.exhibit.program, self.model
         large = len(program.operators) > MOST_CALLS or sum(self._sizes.values()) > CHUNK
-        for inputs in itertools.islice(self._failing.others(), 0 if large else OTHERS):
-            with contextlib.suppress(Exception):  # PyTorch takes no such inputs, or the graph does not
-                arguments = self._failing.arguments(inputs)
-                right = _arrays(program.run(arguments))
-                fails = partial(self._failing.wrong, right=right, inputs=inputs)
-                walk = self._walk(model, At(arguments, inputs, fails, right), first)
-                parting = walk.wrong(clear=True)
-                # nodes behind another dtype or shape may have been made for that
-                if parting is not None and "value" in (parting.how, first.how):
-                    told = self._told(parting, str(first.told.get("stage")), model, walk.program, walk.at, walk)
-                    return Cause.of(parting, told | {"other_inputs": True})
-        return None
+
+        def cause(inputs: Inputs) -> Cause | None:
+            arguments = self._failing.arguments(inputs)
+            right = _arrays(program.run(arguments))
+            fails = partial(self._failing.wrong, right=right, inputs=inputs)
+            walk = self._walk(model, At(arguments, inputs, fails, right), first)
+            parting = walk.wrong(clear=True)
+            # nodes behind another dtype or shape may have been made for that
+            if parting is None or "value" not in (parting.how, first.how):
+                return None
+            told = self._told(parting, str(first.told.get("stage")), model, walk.program, walk.at, walk)
+            return Cause.of(parting, told | {"other_inputs": True})
+
+        others = itertools.islice(self._failing.others(), 0 if large else OTHERS)
+        found = (or_else(None, partial(cause, inputs)) for inputs in others)  # PyTorch or the graph may refuse them
+        return next(filter(None, found), None)
 
     def _in_order(self, first: Cause, second: Cause | None) -> dict[str, Any]:
         """Return what is told of one place or two, first of that which is computed first; one that shows with other
@@ -238,25 +240,24 @@ class Search:
         node = Graph(model).node_of(parting.tensor)
         if parting.inside is None or node is None:
             return None
-        with contextlib.suppress(Exception):  # then the operator around it has to do
-            found = opened(model, node, parting.inside)
-            if found is None:
-                return None
-            whole, program = found
-            inputs = parting.inside.inputs
-            names = [tensor for tied in program.ties.values() for tensor in tied if tensor is not None]
-            tensors = Tensors(whole, self._failing.libraries, self._fed(model, at.given), names, {})
+        found = opened(model, node, parting.inside)
+        if found is None:
+            return None
+        whole, program = found
+        inputs = parting.inside.inputs
+        names = [tensor for tied in program.ties.values() for tensor in tied if tensor is not None]
+        tensors = Tensors(whole, self._failing.libraries, self._fed(model, at.given), names, {})
 
-            def fails(outputs: Sequence[Array]) -> bool:
-                limit = limit_of(parting.operator)
-                return any(
-                    wanted is not None and differs(got, wanted, limit, dtypes=False)
-                    for got, wanted in zip(outputs, parting.right, strict=False)
-                )
+        def fails(outputs: Sequence[Array]) -> bool:
+            limit = limit_of(parting.operator)
+            return any(
+                wanted is not None and differs(got, wanted, limit, dtypes=False)
+                for got, wanted in zip(outputs, parting.right, strict=False)
+            )
 
-            for step in steps(program, inputs, tensors):
-                if step.parting is not None and explains(program, inputs, step.parting, fails):
-                    return step.parting, parting.operator.operator, whole, program
+        for step in steps(program, inputs, tensors):
+            if step.parting is not None and explains(program, inputs, step.parting, fails):
+                return step.parting, parting.operator.operator, whole, program
         return None
 
     def _told(
@@ -264,7 +265,7 @@ class Search:
     ) -> dict[str, Any]:
         """Return what a record has of an operator. Without a ``walk`` through its graph it is not known what
         agrees."""
-        deeper = self._within(parting, model, at)
+        deeper = or_else(None, lambda: self._within(parting, model, at))  # else the operator around it has to do
         if deeper is not None:
             inner, around, whole, branch = deeper
             told = self._told(inner, stage, whole, branch, at) | {"inside": around}
@@ -319,12 +320,11 @@ class Search:
         captured, failing = self.exhibit.captured, self._failing
         if captured is not self.exhibit.program and self._computes(captured):
             raise Unable("decomposition")
-        try:
-            again = exhibited(failing.exporter, lambda: failing.export(failing.inputs)).captured
-        except Unable:
-            raise
-        except Exception as refused:
-            raise Unable("again", _line(f"{type(refused).__name__}: {refused}")) from None
+        again = attempt(lambda: exhibited(failing.exporter, lambda: failing.export(failing.inputs)).captured)
+        if isinstance(again, Unable):
+            raise again
+        if isinstance(again, Exception):
+            raise Unable("again", _line(f"{type(again).__name__}: {again}"))
         found = frozen(captured, again)
         if found is None and error is None:
             raise Unable("capture")
@@ -334,10 +334,7 @@ class Search:
 
     def _computes(self, program: Program) -> bool:
         """Return whether a program gives what is wanted."""
-        try:
-            return not self._failing.fails(_arrays(program.run(self.inputs)))
-        except Exception:
-            return False
+        return or_else(False, lambda: not self._failing.fails(_arrays(program.run(self.inputs))))
 
 
 def with_outputs(program: Program, model: ModelProto) -> Program:

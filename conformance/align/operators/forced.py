@@ -19,6 +19,7 @@ from conformance.align.operators.tensor_values import Stops, Tensors
 from conformance.arrays import Array, equal
 from conformance.compare.close import Limit, differs, ratios
 from conformance.compare.nudge import largest_movement
+from conformance.errors import attempt, or_else
 
 UNITS = 16.0
 """Units in the last place of a value within which two kernels give the same of the same inputs, and multiples of what
@@ -86,9 +87,8 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
     untied: dict[str, list[Operator]] = {}
     read = {*program.outputs, *(name for operator in program.operators for name in operator.inputs)}
     for operator, done in program.order():
-        try:
-            results = operator.compute(values)
-        except Exception:  # what the graph computed before is of no use to it
+        results = attempt(partial(operator.compute, values))
+        if isinstance(results, Exception):  # what the graph computed before is of no use to it
             return
         before = [*dict.fromkeys(one for name in operator.inputs for one in untied.get(name, ()))]
         for output, (name, right) in enumerate(zip(operator.outputs, results, strict=True)):
@@ -130,11 +130,7 @@ def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> b
     readers = [one for one in program.operators if operator.name in one.inputs]
     if len(readers) != 1 or len(readers[0].outputs) != 1 or program.ties.get(readers[0].name):
         return False
-    try:
-        (after,) = readers[0].compute(values)
-        wanted = array(after)
-    except Exception:
-        return False
+    wanted = or_else(None, lambda: array(readers[0].compute(values)[0]))
     got = parting.array
     if wanted is None or wanted.shape != got.shape or (ratios(got, wanted, limit_of(readers[0])) > FOLDED).any():
         return False
@@ -197,10 +193,10 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
         step.form = form
         return right if value is None else value
     at = tuple(int(i) for i in np.argwhere(off)[0]) if off.ndim else ()
+    arguments = or_else([], lambda: _arguments(operator, values, wanted, at, pick))  # it may take no single elements
     step.parting = Parting(
-        operator, tensor, "value", at, got[at].item(), wanted[at].item(),
-        _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value, array=got,
-        instead=instead,
+        operator, tensor, "value", at, got[at].item(), wanted[at].item(), arguments, int(off.sum()), off.size,
+        value=value, array=got, instead=instead,
     )  # fmt: skip
     return value
 
@@ -245,10 +241,7 @@ def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, eac
 
     def near(ways: Sequence[float]) -> list[Array] | None:
         shifted = {name: _shifted(value, ways, rng, operator.pointwise) for name, value in given.items()}
-        try:
-            result = array(pick(operator.compute({**values, **shifted})))
-        except Exception:
-            return None
+        result = or_else(None, lambda: array(pick(operator.compute({**values, **shifted}))))
         return None if result is None else [result]
 
     ways = [[-np.inf, np.inf]] * NUDGES + ([[np.inf], [-np.inf]] if each_way else [])
@@ -278,15 +271,12 @@ def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int,
             return torch.broadcast_to(value, wanted.shape)[at].reshape((1,) * wanted.ndim)
         return value
 
-    try:
-        alone = {**values, **{name: element(values[name]) for name in operator.inputs}}
-        result = array(pick(operator.compute(alone)))
-        if result is None or result.size != 1 or differs(result.ravel(), wanted[at].ravel(), ALONE, dtypes=False):
-            return []
-        given = [array(value) for value in operator.arguments(alone) if not isinstance(value, str | type(None))]
-        return [] if any(value is None for value in given) else [value.item() for value in given if value is not None]
-    except Exception:  # it takes no single elements
+    alone = {**values, **{name: element(values[name]) for name in operator.inputs}}
+    result = array(pick(operator.compute(alone)))
+    if result is None or result.size != 1 or differs(result.ravel(), wanted[at].ravel(), ALONE, dtypes=False):
         return []
+    given = [array(value) for value in operator.arguments(alone) if not isinstance(value, str | type(None))]
+    return [] if any(value is None for value in given) else [value.item() for value in given if value is not None]
 
 
 def explains(
@@ -303,9 +293,8 @@ def explains(
         return True
     values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
     for operator, done in program.order():
-        try:
-            results = operator.compute(values)
-        except Exception:
+        results = attempt(partial(operator.compute, values))
+        if isinstance(results, Exception):
             return raising
         for name, right in zip(operator.outputs, results, strict=True):
             values[name] = right

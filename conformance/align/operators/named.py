@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from conformance.align.operators.captured_program import Program
 from conformance.align.operators.forced import Parting
 from conformance.align.operators.mended import Mended, mended
 from conformance.arrays import Inputs
+from conformance.errors import or_else
 from conformance.onnxgraph.reads import Graph, label, operator_of, reads, rewritten
 from conformance.onnxgraph.reads import nodes as all_of
 from conformance.worker import aside
@@ -60,10 +60,9 @@ def of_node(
         told |= {"among": names[-AMONG:]} if len(names) > 1 else {}
         whole = _between(known, last, agreeing)
         nodes = [known.nodes[index] for index in sorted([*whole, *_unread(known, whole, agreeing)])]
-        found = None
-        with contextlib.suppress(Exception):  # this only adds to what is known, and a runtime may crash at a change
-            search = partial(mended, model, nodes, parting, program, given, libraries)
-            found = aside.ask(lambda: _on_one_thread(search), SECONDS)
+        search = partial(mended, model, nodes, parting, program, given, libraries)
+        # a runtime may crash at a change
+        found = or_else(None, lambda: aside.ask(lambda: _on_one_thread(search), SECONDS))
         if found is not None:
             node = found.node
             told |= {"tensor": next(filter(None, node.output))}

@@ -18,6 +18,7 @@ from conformance.align.operators.scene import Change, Scene
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
+from conformance.errors import attempt, or_else
 from conformance.export.open_values import Undefined
 from conformance.onnxgraph.cut import declare, empty
 from conformance.onnxgraph.reads import Graph, first_output, opset_of, reads
@@ -144,12 +145,12 @@ class Piece:
             if name in needed:
                 values[name] = value
 
-        try:
+        def measured() -> dict[str, Array | None]:
             self._program.run(inputs, keep)
-            feeds = {name: fed[name] if name in fed else array(self._value(values, name)) for name in self.fed}
-        except Exception:  # PyTorch refuses the inputs: a change is not tried on them
-            return None
-        if any(feeds[name] is None for name in self._read):
+            return {name: fed[name] if name in fed else array(self._value(values, name)) for name in self.fed}
+
+        feeds = or_else(None, measured)  # where PyTorch refuses the inputs, a change is not tried on them
+        if feeds is None or any(feeds[name] is None for name in self._read):
             return None
         known = {name: np.ascontiguousarray(value) for name, value in feeds.items() if value is not None}
         return self._trial(values, {**known, **self._large})
@@ -199,7 +200,7 @@ class Piece:
         numbers, _ = called_with(self._operator, base.values)
         special = base.special() or trials[0].special() or self._is_local(base)
         for probe in probes(like, numbers, special=special):
-            trial = self._of_values(base, probe)
+            trial = or_else(None, partial(self._of_values, base, probe))  # PyTorch may refuse such values
             if trial is not None:
                 yield probe, trial
 
@@ -212,15 +213,10 @@ class Piece:
             known = leaves(values[name])
             known[place] = torch.from_numpy(given)
             values[name] = type(values[name])(known) if isinstance(values[name], list | tuple) else known[0]
-        try:
-            with Undefined(None) as noted:
-                for operator in self._between:
-                    values.update(zip(operator.outputs, operator.compute(values), strict=True))
-            if noted.rules:
-                return None
-            return self._trial(values, {**base.feeds, **probe.values}, probe)
-        except Exception:  # PyTorch refuses such values
-            return None
+        with Undefined(None) as noted:
+            for operator in self._between:
+                values.update(zip(operator.outputs, operator.compute(values), strict=True))
+        return None if noted.rules else self._trial(values, {**base.feeds, **probe.values}, probe)
 
     def _only_measured(self, name: str) -> bool:
         """Return whether the values of a tensor do not matter to the nodes."""
@@ -246,17 +242,13 @@ class Piece:
 
         copy = ModelProto()
         copy.CopyFrom(self.model)
-        try:
-            change.apply(copy.graph)
-        except Exception:  # the node lacks what is changed, or has no such value: that change is left out
-            return None
-        return copy
+        refused = attempt(lambda: change.apply(copy.graph))  # the node may lack what is changed, or such a value
+        return None if isinstance(refused, Exception) else copy
 
     def wrong(self, model: ModelProto, trial: Trial) -> list[Array] | None:
         """Return where the nodes give something else than they have to; None where they do not give that at all."""
-        try:
-            arrays = self._run(model, trial.feeds)
-        except Exception:  # most changes make a graph that no runtime takes
+        arrays = or_else(None, lambda: self._run(model, trial.feeds))
+        if arrays is None:  # most changes make a graph that no runtime takes
             return None
         found = [
             _differ(got, wanted, moved, self._operator, trial.times)
@@ -274,14 +266,17 @@ class Piece:
         from onnx import helper
 
         values = {**trial.feeds, **self.constants}
-        for node in self.nodes:  # by itself, since a runtime computes all or nothing
+
+        def computed(node: NodeProto) -> dict[str, Array]:
             alone = self._empty()
             alone.graph.node.append(node)
             names = [name for name in node.output if name]
             alone.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
-            with contextlib.suppress(Exception):  # the node cannot be computed, and its values stay unknown
-                feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
-                values |= dict(zip(names, self._run(alone, feeds), strict=True))
+            feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
+            return dict(zip(names, self._run(alone, feeds), strict=True))
+
+        for node in self.nodes:  # by itself, since a runtime computes all or nothing
+            values |= or_else({}, partial(computed, node))
         constants = {name: value for name, value in self.constants.items() if name not in self._large}
         numbers, lists = called_with(self._operator, trial.values)
         return Scene(self.nodes, values, constants, numbers, lists, {*filter(None, self.given)}, self.opset)

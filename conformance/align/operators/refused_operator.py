@@ -6,9 +6,9 @@ refused, and the operator that the node was made of; of an export that stops, th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators import dynamo, torchscript
@@ -21,7 +21,7 @@ from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensor_values import Tensors
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right, defaults_for
-from conformance.errors import causes, text_of
+from conformance.errors import attempt, causes, or_else, text_of
 from conformance.export import graph
 from conformance.onnxgraph.cut import cut, empty
 from conformance.onnxgraph.reads import Graph, operator_of, rewritten
@@ -106,19 +106,15 @@ def refused_model(
     operator = operator_behind(exhibit.program, exhibit.model, node)
     if operator is None:
         return Refused(exhibit, None, {"place": "node", **_of_node(node), **_stage(exhibit, node, refuses, export)})
-    wrong = None
-    with contextlib.suppress(Exception):  # then the one that is refused has to do
-        wrong = _of_another_form(exhibit, operator, inputs, fed, libraries)
+    wrong = or_else(None, lambda: _of_another_form(exhibit, operator, inputs, fed, libraries))
     named = wrong.operator if wrong is not None else operator
     fields = of_operator(named, exhibit.program) | _of_node(node) | _stage(exhibit, node, refuses, export)
     if wrong is not None:
         fields |= {"detail": wrong.how, "got": wrong.got, "wanted": wrong.wanted}
     names = {named.operator, operator.operator}
-    with contextlib.suppress(Exception):  # this only adds to what is known
-        second = _second(exhibit, names, inputs, refuses) or aside.ask(
-            lambda: _second_by_values(exhibit, names, inputs, fed, libraries, moves), SECONDS
-        )
-        fields |= {"second": second} if second is not None else {}
+    by_values = partial(_second_by_values, exhibit, names, inputs, fed, libraries, moves)
+    second = or_else(None, lambda: _second(exhibit, names, inputs, refuses) or aside.ask(by_values, SECONDS))
+    fields |= {"second": second} if second is not None else {}
     return Refused(exhibit, named, fields, None if wrong is None else wrong.how)
 
 
@@ -229,13 +225,9 @@ def stopped_export(exporter: str, export: Callable[[], object], begun: Begun | N
     exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
     if exporter not in exporters:
         raise Unable("exporter")
-    raised: Exception | None = None
     with exporters[exporter].watching(begun) as seen:
-        try:
-            export()
-        except Exception as error:  # whatever the exporter raises, which is told
-            raised = error
-    if raised is None:
+        raised = attempt(export)
+    if not isinstance(raised, Exception):
         raise Unable("vanished")
     try:
         program = exporters[exporter].program_of(seen)
@@ -250,8 +242,8 @@ def next_stop(exporter: str, export: Callable[[], object], stopped: Stopped) -> 
     exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
     if stopped.operator is None:
         return {}
-    with exporters[exporter].watching(passing=stopped.operator.operator) as seen, contextlib.suppress(Exception):
-        export()
+    with exporters[exporter].watching(passing=stopped.operator.operator) as seen:
+        attempt(export)
     other = exporters[exporter].stopped_at(seen)
     if other is None or other.operator == stopped.operator.operator:
         return {}

@@ -18,6 +18,7 @@ from typing import Any
 
 from conformance.align.operators.captured_program import Unable
 from conformance.align.operators.instruments import part_of, wrapped
+from conformance.errors import noting
 from conformance.explain.search import OutOfTime, part, require_time
 
 SECONDS = 30.0
@@ -51,16 +52,6 @@ def guilty(right: Callable[[], bool]) -> list[str]:
         return []
 
 
-@contextlib.contextmanager
-def _noting(note: Callable[[], object]) -> Iterator[None]:
-    """Call ``note`` where something raises inside the block, and let it pass."""
-    try:
-        yield
-    except Exception:  # whatever a pass raises, which goes on to the exporter
-        note()
-        raise
-
-
 def name_of_rule(rule: Any) -> str:
     """Return what a rule is called, or, of one without a name, which function of which file makes its nodes."""
     if getattr(rule, "name", None):
@@ -87,7 +78,7 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
         name = name_of_rule(self)
         if name in skipped:
             return None
-        with _noting(lambda: fires(name)):
+        with noting(lambda _: fires(name)):
             done = original(self, *arguments, **options)
         if done is not None:
             fires(name)
@@ -97,7 +88,7 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
         name = type(self).__name__
         if name in skipped and self.in_place:
             return result(getattr(model, "model", model), modified=False)
-        with _noting(lambda: fires(name) if self.in_place and name not in _NEEDED else None):
+        with noting(lambda _: fires(name) if self.in_place and name not in _NEEDED else None):
             done = original(self, model)
         if done.modified and self.in_place and name not in _NEEDED:
             fires(name)

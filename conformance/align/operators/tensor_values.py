@@ -5,11 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, Inputs
 from conformance.disk.onnx_models import save
+from conformance.errors import attempt
 from conformance.onnxgraph.cut import cut
 from conformance.onnxgraph.reads import Graph
 from conformance.runtimes import opener
@@ -84,19 +86,14 @@ class Tensors:
             end += 1
         names = [name for name in self._names[start:end] if name not in self._arrays and name not in self.given]
         while True:  # the first half again, as long as something in it cannot be computed
-            try:
-                arrays = run(self._model, self.graph, names, self._libraries, self._inputs, self.given)
-            except Exception as error:
-                if len(names) == 1:
-                    self._arrays[names[0]] = Stops(f"{type(error).__name__}: {error}")
-                    return
-            else:
-                if len(arrays) == len(names):
-                    self._arrays.update(zip(names, arrays, strict=True))
-                    return
-                if len(names) == 1:  # a sequence of tensors
-                    self._arrays[names[0]] = None
-                    return
+            arrays = attempt(partial(run, self._model, self.graph, names, self._libraries, self._inputs, self.given))
+            if not isinstance(arrays, Exception) and len(arrays) == len(names):
+                self._arrays.update(zip(names, arrays, strict=True))
+                return
+            if len(names) == 1:
+                failed = isinstance(arrays, Exception)  # else it is a sequence of tensors
+                self._arrays[names[0]] = Stops(f"{type(arrays).__name__}: {arrays}") if failed else None
+                return
             names = names[: len(names) // 2]
 
     def _size(self, index: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from conformance.align.operators.captured_program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.align.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
+from conformance.errors import noting
 from conformance.export import exporters
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"
@@ -55,30 +56,27 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
         seen.program = _program(graph, seen.weights, seen.ties)
         return original(graph, *args, **kwargs)
 
+    def stop(operator: Operator | None) -> None:
+        seen.stopped = seen.stopped or operator
+
     def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = [output.debugName() for output in node.outputs()]
         if begun is not None:
             begun(_operator(node, {}, {}))
         if passing is not None and _name_of(node) == passing:
             return None
-        try:
+        with noting(lambda _: stop(_operator(node, {}, {}))):
             result = original(graph, block, node, *args, **kwargs)
-        except Exception:  # whatever a symbolic raises, which goes on to the exporter
-            seen.stopped = seen.stopped or _operator(node, {}, {})
-            raise
         _mark(outputs, result)
         return result
 
     def by_function(original: Callable[..., Any], graph: Any, name: str, *args: Any) -> Any:
         # the exporter comes to them in the order in which they are called
         call = next((call for call in seen.python if call[0] == name), None)
-        try:
+        made = call[1] if call is not None else []
+        calls = seen.program.operators if seen.program is not None else []
+        with noting(lambda _: stop(next((one for one in calls if {*one.outputs} & {*made}), None))):
             result = original(graph, name, *args)
-        except Exception:  # whatever the symbolic of a function raises, which goes on to the exporter
-            made = call[1] if call is not None else []
-            calls = seen.program.operators if seen.program is not None else []
-            seen.stopped = seen.stopped or next((one for one in calls if {*one.outputs} & {*made}), None)
-            raise
         if call is not None:
             seen.python.remove(call)
             _mark(call[1], result)

@@ -21,6 +21,7 @@ from conformance.checks.reduce.model_trial import TIGHTEST, difference, limit_of
 from conformance.compare.close import Limit, ratios
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Judge, Right, defaults_for
+from conformance.errors import attempt, or_else
 from conformance.explain.search import require_time
 from conformance.export.graph import refusal
 from conformance.export.symbolics import registered
@@ -74,10 +75,10 @@ class Trials:
             return False
         if self.kind == RAISES:
             return self._raises(function)
-        try:
-            kind, expected, actual, model = self._outcome(function)
-        except Exception:
+        outcome = or_else(None, lambda: self._outcome(function))
+        if outcome is None:
             return False
+        kind, expected, actual, model = outcome
         self.right += kind is None
         if kind != self.kind:
             return False
@@ -105,9 +106,8 @@ class Trials:
             refused = refusal(onnx.load_from_string(space["model"]), sizes=True)
             kind = None if refused is None else REFUSED if refused[0] == self.error else refused[0]
             return kind, space["expected"], [], space["model"]
-        try:
-            actual = [np.asarray(one) for one in space["run"]()]
-        except Exception:
+        actual = attempt(lambda: [np.asarray(one) for one in space["run"]()])
+        if isinstance(actual, Exception):
             return STOPS, space["expected"], [], space["model"]
         kind = difference(actual, space["expected"], self.limit, self.floor)
         if kind is None and not self.actual:  # so far any function counts that a cell would call wrong
@@ -117,16 +117,16 @@ class Trials:
 
     def _raises(self, function: Function) -> bool:
         """Return whether exporting it raises what it has to."""
-        try:
-            space = _fed(function, self.how)
-        except Exception:  # what is no function of PyTorch's
+        space = attempt(lambda: _fed(function, self.how))
+        if isinstance(space, Exception):  # it is no function of PyTorch's
             return False
-        try:
+
+        def export() -> None:
             with self._undone():
                 _execute(exporting(function, self.how), space)
-        except Exception as error:
-            return gist(error) == self.error
-        return False
+
+        raised = attempt(export)
+        return isinstance(raised, Exception) and gist(raised) == self.error
 
     def _undone(self) -> AbstractContextManager[object]:
         """Inside the block the case's symbolics are registered, and nowhere else."""

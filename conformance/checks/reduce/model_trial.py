@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from conformance.arrays import Array
 from conformance.compare.close import Limit, differs
+from conformance.errors import attempt, or_else
 from conformance.explain.search import require_time
 from conformance.onnxgraph.cut import Cut
 from conformance.records.findings import VALUES
@@ -80,10 +82,8 @@ class Trials:
         self.count += 1
         if cut is None or divides_by_zero(cut):
             return False
-        try:
-            outcome = aside.ask(lambda: self._outcome(cut), seconds) if self._alone else self._outcome(cut)
-        except Exception:  # lost, or what is tried is no model at all
-            return False
+        ask = partial(self._outcome, cut)
+        outcome = or_else(None, partial(aside.ask, ask, seconds) if self._alone else ask)  # it may be no model at all
         return outcome == self.failure.kind
 
     def _outcome(self, cut: Cut) -> str | None:
@@ -93,16 +93,17 @@ class Trials:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.onnx"
             onnx.save(cut.model, file)
-            try:
-                with opener(failure.right, config=failure.config)(file, failure.libraries) as session:
-                    right = session.run(cut.feeds)
-            except Exception:
+
+            def run(runtime: str) -> list[Array]:
+                with opener(runtime, config=failure.config)(file, failure.libraries) as session:
+                    return session.run(cut.feeds)
+
+            right = attempt(lambda: run(failure.right))
+            if isinstance(right, Exception):
                 return "no reference"
-            try:
-                with opener("onnxruntime", config=failure.config)(file, failure.libraries) as session:
-                    kind = difference(session.run(cut.feeds), right, failure.limit)
-            except Exception as error:
-                kind = f"stops {type(error).__name__}"
+            kind = attempt(lambda: difference(run("onnxruntime"), right, failure.limit))
+            if isinstance(kind, Exception):
+                kind = f"stops {type(kind).__name__}"
             if kind is None or not failure.passes:
                 return kind
             without = Optimizing(off=tuple(failure.passes))

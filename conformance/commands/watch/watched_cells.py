@@ -16,7 +16,7 @@ from conformance.commands.watch.file_watcher import Sign, folders, sign
 from conformance.depends.contents import content
 from conformance.depends.dependency_files import needs
 from conformance.depends.fingerprint import Fingerprints
-from conformance.errors import Problem, UserError, display_path, shown
+from conformance.errors import Problem, UserError, display_path, or_else, shown
 from conformance.plan.catalogue import Selection, read_file, read_suite
 from conformance.plan.cell import Cell
 from conformance.plan.keyword_selection import Words
@@ -167,13 +167,13 @@ class Catalogue:
 
 def _find_needs(cell: Cell) -> _Needs:
     folder = cell.case.folder.resolve()
-    try:
-        found = needs(cell.case, exporter=cell.exporter)
-        own, packages, known = list(found.files), found.packages, True
-    except Exception:  # the cell tells what is wrong; until then every file there may be what it waits for
+    found = or_else(None, lambda: needs(cell.case, exporter=cell.exporter))
+    if found is None:  # the cell tells what is wrong; until then every file there may be what it waits for
         own = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-        packages, known = {}, False
-    return _Needs(cell.case, own, {folder, *(file.parent for file in own)}, packages, known)
+    else:
+        own = list(found.files)
+    around = {folder, *(file.parent for file in own)}
+    return _Needs(cell.case, own, around, found.packages if found else {}, found is not None)
 
 
 def _syntax(file: Path) -> str | None:

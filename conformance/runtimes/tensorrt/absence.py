@@ -6,6 +6,8 @@ import importlib.util
 import re
 from typing import Any
 
+from conformance.errors import attempt
+
 OLDEST = (8, 6)
 """The first version that has named tensors, output allocators, explicit Q/DQ and builder optimization levels."""
 
@@ -19,31 +21,29 @@ def absence() -> str | None:
         return "tensorrt is not installed (pip install tensorrt, for the CUDA version of this host's driver)"
     if importlib.util.find_spec("pycuda") is None:
         return "pycuda is not installed (pip install pycuda; it needs nvcc's headers)"
-    try:
-        import tensorrt
-    except Exception as error:  # a missing CUDA library is an ImportError, a broken one may be anything
-        return f"tensorrt cannot be imported: {_line(error)}"
+    tensorrt = attempt(lambda: importlib.import_module("tensorrt"))
+    if isinstance(tensorrt, Exception):  # a missing CUDA library is an ImportError, a broken one may be anything
+        return f"tensorrt cannot be imported: {_line(tensorrt)}"
     if version_of(tensorrt) < OLDEST:
         return f"TensorRT {tensorrt.__version__} is too old: {'.'.join(map(str, OLDEST))} or later is needed"
     return _no_gpu()
 
 
 def _no_gpu() -> str | None:
-    try:
-        import pycuda.driver as cuda
-    except ImportError as error:
-        if "libcuda" in str(error):
-            return f"no NVIDIA driver: {_line(error)}"
-        return f"pycuda cannot be imported: {_line(error)}"
-    except Exception as error:
-        return f"pycuda cannot be imported: {_line(error)}"
-    try:
-        cuda.init()
-        if cuda.Device.count() < 1:
-            return "no GPU: the driver knows none"
-    except Exception as error:
-        return f"no GPU: {_line(error)}"
-    return None
+    cuda = attempt(lambda: importlib.import_module("pycuda.driver"))
+    if isinstance(cuda, ImportError) and "libcuda" in str(cuda):
+        return f"no NVIDIA driver: {_line(cuda)}"
+    if isinstance(cuda, Exception):
+        return f"pycuda cannot be imported: {_line(cuda)}"
+    count = attempt(lambda: _count_gpus(cuda))
+    if isinstance(count, Exception):
+        return f"no GPU: {_line(count)}"
+    return None if count else "no GPU: the driver knows none"
+
+
+def _count_gpus(cuda: Any) -> int:
+    cuda.init()
+    return int(cuda.Device.count())
 
 
 def version_of(tensorrt: Any) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from conformance.errors import attempt
 from conformance.runtimes.tensorrt.device import Memory
 
 
@@ -21,11 +22,12 @@ def make_allocator(trt: Any, memory: Memory) -> Any:
             self.error: Exception | None = None
 
         def reallocate_output(self, tensor_name: str, memory_: int, size: int, alignment: int) -> int:
-            try:
-                return int(memory.at_least(tensor_name, size))  # CUDA aligns to 256 bytes, TensorRT asks no more
-            except Exception as error:  # TensorRT would only print what is raised here
-                self.error = error
+            # CUDA aligns to 256 bytes, TensorRT asks no more
+            address = attempt(lambda: int(memory.at_least(tensor_name, size)))
+            if isinstance(address, Exception):  # TensorRT would only print what is raised here
+                self.error = address
                 return 0
+            return address
 
         def reallocate_output_async(
             self, tensor_name: str, memory_: int, size: int, alignment: int, stream: int

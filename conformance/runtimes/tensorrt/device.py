@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.arrays import Array
+from conformance.errors import attempt, noting, or_else
 
 
 @contextlib.contextmanager
@@ -39,45 +40,44 @@ def ending_if_lost() -> Iterator[None]:
     Runtime API, cudaErrorIllegalAddress). A worker that went on would find ever smaller examples that fail just as
     well, and then fail all cells to come.
     """
-    try:
-        yield
-    except Exception:
+
+    def end(_: Exception) -> None:
         lost = _find_loss()
         if lost is not None and multiprocessing.parent_process() is not None:
             print(f"CUDA can do nothing more in this process: {lost}", file=sys.stderr, flush=True)
             os.abort()
-        raise
+
+    with noting(end):
+        yield
 
 
 def _find_loss() -> str | None:
     """Return why the current CUDA context cannot be used any more, or None."""
     import pycuda.driver as cuda
 
-    try:
-        cuda.Context.synchronize()
-    except Exception as error:
-        return str(error)
-    return None
+    error = attempt(lambda: cuda.Context.synchronize())
+    return str(error) if isinstance(error, Exception) else None
 
 
 def facts() -> dict[str, Any] | None:
     """Name, compute capability and memory (MiB) of the GPU; the versions of the driver, of the latest CUDA that the
     driver runs, and of the CUDA that pycuda was built with. None where there is no GPU."""
-    try:
-        import pycuda.driver as cuda
+    return or_else(None, _read_facts)
 
-        cuda.init()
-        device = cuda.Device(0)
-        return {
-            "name": device.name(),
-            "compute_capability": ".".join(map(str, device.compute_capability())),
-            "memory": device.total_memory() // 2**20,
-            "driver": driver_release(),
-            "driver_cuda": cuda.get_driver_version(),
-            "cuda": ".".join(map(str, cuda.get_version())),
-        }
-    except Exception:
-        return None
+
+def _read_facts() -> dict[str, Any]:
+    import pycuda.driver as cuda
+
+    cuda.init()
+    device = cuda.Device(0)
+    return {
+        "name": device.name(),
+        "compute_capability": ".".join(map(str, device.compute_capability())),
+        "memory": device.total_memory() // 2**20,
+        "driver": driver_release(),
+        "driver_cuda": cuda.get_driver_version(),
+        "cuda": ".".join(map(str, cuda.get_version())),
+    }
 
 
 def driver_release(file: Path = Path("/proc/driver/nvidia/version")) -> str | None:

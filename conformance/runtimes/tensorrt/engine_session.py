@@ -88,7 +88,7 @@ class TensorRTSession:
             self._engine, size = self._load()
             self._renew_context()
             self._describe(graph, size)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: nobody else gives the memory back
             self.close()
             raise
 

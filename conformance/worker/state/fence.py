@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import attempt, or_else
 from conformance.worker.state import (
     hooks,
     judging,
@@ -118,10 +120,7 @@ class Fence:
 
     def _read(self) -> list[Any] | None:
         """The values of all settings; None where one cannot be read, or cannot have been set yet."""
-        try:
-            return [read() for read in self._readers]
-        except Exception:
-            return None
+        return or_else(None, lambda: [read() for read in self._readers])
 
     def _compare(self, index: int, setting: Setting, when: When | None) -> None:
         if setting.module not in sys.modules:
@@ -147,16 +146,13 @@ class Fence:
 
 
 def _read(setting: Setting) -> Any:
-    try:
-        return setting.read()
-    except Exception as error:
-        return type(error).__name__
+    value = attempt(setting.read)
+    return type(value).__name__ if isinstance(value, Exception) else value
 
 
 def _put_back(setting: Setting, before: Any) -> bool:
     if setting.put_back is not None:
-        with contextlib.suppress(Exception):
-            setting.put_back(before)
+        attempt(partial(setting.put_back, before))
     return bool(_read(setting) == before)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from conformance.errors import or_else
+
 MISSING = object()
 _VERSION = 24
 """Where a dictionary keeps that number: behind its reference count, its type and its length."""
@@ -112,10 +114,7 @@ class Spaces:
         return [index for index, value in enumerate(now) if not equal(value, self._then[index])]
 
     def _same(self, now: list[Any]) -> bool:
-        try:
-            return now == self._then
-        except Exception:  # a value that is another one now, and cannot be compared
-            return False
+        return or_else(False, lambda: now == self._then)  # a value that is another one now may not be comparable
 
     def changes(self, index: int) -> Iterator[tuple[Any, Any, Any]]:
         """Yield the names whose values differ from what was taken, with both; MISSING stands for none."""
@@ -137,7 +136,4 @@ class Spaces:
 
 def equal(one: Any, other: Any) -> bool:
     """Return whether two values are equal, as far as comparing them says."""
-    try:
-        return bool(one == other)
-    except Exception:  # whatever a value of the user's raises where it is compared: then it is another one
-        return False
+    return or_else(False, lambda: bool(one == other))

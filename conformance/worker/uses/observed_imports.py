@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
+from conformance.errors import or_else
 from conformance.worker.uses.callers import user_at
 from conformance.worker.uses.module_files import absolute, file_of_module, source_of
 from conformance.worker.uses.notes import NOTES, Import, noting
@@ -106,10 +107,7 @@ def imported(by: str, name: str, globals: Any, fromlist: Iterable[str] | None, l
 
 
 def _has(module: ModuleType | None, name: str) -> bool:
-    try:
-        return hasattr(module, name)
-    except Exception:  # a lazy module raises what its own import raises: what was asked for is not there
-        return False
+    return or_else(False, lambda: hasattr(module, name))  # a lazy module raises what its own import raises
 
 
 def _places(name: str) -> tuple[str, ...]:
