@@ -1,8 +1,8 @@
 """Measures everything, or the groups that are named, and writes each as a section of ``docs/benchmarks.md``; with
 ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits`` and those of ``EVIDENCE``
-write pages in ``docs/evidence``. Those of ``COMPARING`` run only by name and alone, and have options of their own:
+The groups ``mutants``, ``size``, ``endurance``, ``culprits`` and those of ``EVIDENCE`` write pages in
+``docs/evidence``. Those of ``COMPARING`` run only by name and alone, and have options of their own:
 ``python -m benchmarks golden --help``, and the same of ``defects``.
 """
 
@@ -50,11 +50,10 @@ from benchmarks.culprits import own_code
 from benchmarks.depends import cost
 
 GROUPS = {
-    "source": source,
-    "seconds": seconds,
     "whole_run": whole_run,
     "inner_loop": inner_loop,
     "examples": examples,
+    "catalogue": catalogue,
     "dynamo": dynamo,
     "isolation": isolation,
     "precision": precision,
@@ -73,13 +72,14 @@ GROUPS = {
     "findings": findings,
     "repairs": repairs,
     "coverage": coverage,
-    "catalogue": catalogue,
     "reach": reach,
     "versions": versions,
     "cluster": cluster,
     "neighbours": neighbours,
     "depends": depends,
     "observing": cost,
+    "source": source,
+    "seconds": seconds,
 }
 EVIDENCE = (
     "doors",
@@ -98,8 +98,7 @@ EVIDENCE = (
 )
 """Write a page in ``docs/evidence`` of what they found, which ``rows`` has just looked at."""
 APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
-"""Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
-``docs/evidence``."""
+"""Take a quarter of an hour and more, and have pages of their own in ``docs/evidence``."""
 COMPARING: Mapping[str, Callable[[Sequence[str]], int]] = {
     "golden": golden.main,
     "defects": defects.main,

@@ -269,12 +269,13 @@ TEXT = """# A run on a cluster
 
 Made by `tox run -e dev -- python -m benchmarks cluster`: small cases on workers of one thread that
 [Dask](../cluster.md) runs on this machine, each time from an empty store; where workers are killed also a case with
-a planted mistake. The scheduler and the process of the tests take their part of the same cores. What is possible are
-as many cells a second as the workers would make at the rate of one worker, and no more than the cores can do where
-each cell takes what it took with one worker, in all processes together. Of several repeats the one with the median
-rate is told. Where there are more workers than cores, nothing is asked of their rate.
+a planted mistake. The scheduler and the process of the tests take their part of the same cores.
 
 {rows}
+
+What is possible are as many cells a second as the workers would make at the rate of one worker, and no more than the
+cores can do where each cell takes what it took with one worker, in all processes together. Of several repeats the one
+with the median rate is shown. Where there are more workers than cores, their rate has no target.
 
 {where}
 """

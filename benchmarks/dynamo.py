@@ -130,5 +130,5 @@ def _sharing(name: str, module: Any, args: tuple[Any, ...]) -> Row:
         f"opsets {', '.join(map(str, OPSETS))} of {name}, dynamo", f"{found['apart'] * 1000:.0f} ms",
         f"one shared capture, {found['shared'] * 1000:.0f} ms; the capture is {share:.0%} of an export",
         f"sharing gains {found.ratio('apart', 'shared'):.2f}, {same} of {len(OPSETS)} models identical",
-        "not done, see below", repeats=found.repeats,
+        "not done", repeats=found.repeats,
     )  # fmt: skip

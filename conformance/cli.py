@@ -5,51 +5,144 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from conformance import __version__
 from conformance.errors import UserError
 from conformance.records.sanitize import block, visible
 
-COMMANDS = {
-    "new": "write a starter case file that passes as it is",
-    "run": "run case files: export, run, compare, and say who is at fault",
-    "check": "run an ONNX file in every runtime and precision, or hold another file against it",
-    "watch": "run the cells whose files change, while you work on them",
-    "schema": "print the JSON Schema of case files, for editors",
-    "sensitivity": "rank nodes by what keeping them in fp32 wins back",
-    "align": "PyTorch against ONNX layer by layer: where they part first",
-    "mutants": "would your cases notice a wrong export? Plants defects and tells which survive",
-    "report": "a run as a page, a summary for CI, annotations, or data",
-    "explain": "all that is known of a finding or a cell, and on what its result depends",
-    "findings": "the causes that the red cells of a run come to",
-    "diff": "what is better and worse in one run than in another",
-    "accept": "make a baseline agree with a run, in what is named",
-    "merge": "join the runs of several jobs",
-    "clean": "free what a store has kept of models, answers, coverage, causes, engines and failing draws",
-    "pack": "write cells into a bundle, to be run where there is no PyTorch",
-    "replay": "run a bundle on this host",
-    "versions": "run cells under several versions of a runtime or of torch, and find the release that changed one",
+
+class Command(NamedTuple):
+    about: str
+    example: str
+
+
+GROUPS = {
+    "try": {
+        "check": Command(
+            "run an ONNX file in every runtime and precision, or compare two",
+            "conformance check net.onnx --dim batch=1..8",
+        ),
+        "new": Command(
+            "write a case file for a module, and find its inputs by trying",
+            "conformance new lstm --from torch.nn.LSTM --with input_size=6 --with hidden_size=5",
+        ),
+        "run": Command(
+            "run case files: export, run, compare, and say who is at fault", "conformance run cases -k asinh"
+        ),
+        "watch": Command("run what depends on a file whenever you save it", "conformance watch -k asinh"),
+    },
+    "explain": {
+        "findings": Command(
+            "list the causes of failures, and what fixes them; accept them",
+            "conformance findings reports/latest --fix all",
+        ),
+        "explain": Command(
+            "show what a cell's result depends on, and why it would run again",
+            "conformance explain 'accuracy[asinh-*]' --depends",
+        ),
+        "align": Command(
+            "compare PyTorch with ONNX layer by layer, and name the first wrong",
+            "conformance align asinh --exporter dynamo --operators",
+        ),
+        "sensitivity": Command(
+            "rank nodes by what keeping them in fp32 wins back",
+            "conformance sensitivity net --precision int8",
+        ),
+        "report": Command(
+            "write a run as a page, a summary for CI, annotations, or data",
+            "conformance report reports/latest --html report.html",
+        ),
+    },
+    "gate": {
+        "diff": Command(
+            "list what is better and worse in one run than in another",
+            "conformance diff reports/baseline.jsonl reports/latest",
+        ),
+        "accept": Command(
+            "note in a baseline that a change is known, and why",
+            "conformance accept reports/latest --baseline reports/baseline.jsonl --because 'fixed soon' '*resize*'",
+        ),
+        "merge": Command(
+            "join the runs of several jobs", "conformance merge reports/whole reports/shard-1 reports/shard-2"
+        ),
+        "mutants": Command(
+            "plant defects in exported models, and say which your cases miss",
+            "conformance mutants -k flatten --min-kill 0.95",
+        ),
+    },
+    "ship": {
+        "pack": Command(
+            "write cells into a bundle, to run where there is no PyTorch",
+            "conformance pack bundle --runtime tensorrt",
+        ),
+        "replay": Command("run a bundle on this host", "conformance replay bundle --runtime onnxruntime"),
+        "versions": Command(
+            "run cells under several versions of a runtime or of torch, and find the release that changed one",
+            "conformance versions bundle --runtime 'onnxruntime==1.27.*,latest'",
+        ),
+    },
+    "maintain": {
+        "clean": Command("delete what the store keeps, or the oldest part of it", "conformance clean --limit 5GiB"),
+        "schema": Command(
+            "print the JSON Schema of case files, for editors", "conformance schema > case.schema.json"
+        ),
+        "completion": Command(
+            "print a script with which a shell completes these commands",
+            "conformance completion bash > ~/.local/share/bash-completion/completions/conformance",
+        ),
+    },
 }
-"""Each is a module of ``conformance.commands``."""
+"""The commands by what one wants to do. Each is a module of ``conformance.commands``."""
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+TEXT = "Check that a PyTorch model computes the same after export; find who is at fault."
+_INDENT = max(map(len, COMMANDS)) + 4
+
+
+class _Overview(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        """Return the commands by group, each with a line, and an example for each group."""
+        lines = ["usage: conformance COMMAND ...", "", TEXT]
+        for title, group in GROUPS.items():
+            lines += ["", f"{title}:"]
+            for name, (about, _) in group.items():
+                first, *rest = textwrap.wrap(about, 80 - _INDENT)
+                lines += [f"  {name:{_INDENT - 2}}{first}", *(f"{'':{_INDENT}}{line}" for line in rest)]
+            lines.append(f"  example: {next(iter(group.values())).example}")
+        return "\n".join([*lines, "", "conformance COMMAND --help lists the options of a command.", ""])
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    overview = _Overview(prog="conformance", description=TEXT)
+    overview.add_argument("--version", action="version", version=__version__)
+    commands = overview.add_subparsers(dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser)
+    for name, (about, example) in COMMANDS.items():
+        one = commands.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        _module(name).arguments(one)
+    return overview
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, 1 for what was found, 2 for what the user has to correct, 3 for a mistake of ours."""
-    parser = argparse.ArgumentParser(
-        prog="conformance", description="Work on case files and runs; pytest runs cells."
-    )
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, text in COMMANDS.items():
-        _module(name).arguments(commands.add_parser(name, help=text, description=text))
+    known = parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how to go on
+        importlib.import_module("argcomplete").autocomplete(known)
     words = sys.argv[1:] if arguments is None else [*arguments]
+    if not words:
+        known.print_help()
+        return 2
     if words[:1] == ["run"] and not {"-h", "--help"} & {*words}:
         return int(_module("run").start(words[1:]))  # pytest reads its options itself
-    given = parser.parse_args(words)
+    given = known.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text of a run may have what the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")

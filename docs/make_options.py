@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from conformance.cli import COMMANDS
+from conformance.cli import GROUPS
 from conformance.plugin import options as of_suite
 
 INTRO = """# Options
@@ -25,12 +25,26 @@ time (`--cell-workers`), those of one module in one process, and tests end in th
 `test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]`; `-k` also finds a cell by its own id and by the tags of its
 case, and `-m latency` keeps the budgets of time alone. Exit codes are pytest's."""
 
-OUTRO = """## Exit codes of conformance
+OUTRO = """## Exit codes
 
-0 is success. 1 is what was found: something worse, a failure, a place where PyTorch and ONNX part, a cell that could
-not be packed. 2 is for the user to correct, a run or a baseline that is damaged among it, and the last line of the
-output says what. `conformance replay` ends with
-5 where every cell was skipped."""
+| code | of `conformance` |
+|---|---|
+| 0 | success |
+| 1 | something was found: a failure, something worse, a difference, a cell that could not be packed |
+| 2 | something to correct: the last line of the output says what |
+| 3 | a mistake of this package: please report it with the lines that are printed |
+| 5 | `replay` alone: every cell was skipped |
+
+## Colours and completion
+
+With the variable `NO_COLOR`, with `TERM=dumb` and in a file nothing is coloured.
+
+The Tab key completes commands and options once the shell has read the script that `conformance completion` prints. It
+needs argcomplete (`pip install argcomplete`):
+
+    conformance completion bash > ~/.local/share/bash-completion/completions/conformance
+    conformance completion zsh > "${fpath[1]}/_conformance"
+    conformance completion fish > ~/.config/fish/completions/conformance.fish"""
 
 
 class _PytestParser:
@@ -51,10 +65,13 @@ def options() -> str:
     of_pytest = _PytestParser()
     of_suite.add(of_pytest, short=True)  # type: ignore[arg-type]
     parts = [INTRO, *_table(of_pytest.parser._actions)]
-    for name, about in COMMANDS.items():
-        parser = argparse.ArgumentParser(add_help=False)
-        importlib.import_module(f"conformance.commands.{name}").arguments(parser)
-        parts += ["", f"## conformance {name}", "", f"{about[0].upper()}{about[1:]}.", *_table(parser._actions)]
+    for title, group in GROUPS.items():
+        parts += ["", f"## {title.capitalize()}"]
+        for name, (about, example) in group.items():
+            parser = argparse.ArgumentParser(add_help=False)
+            importlib.import_module(f"conformance.commands.{name}").arguments(parser)
+            parts += ["", f"### conformance {name}", "", f"{about[0].upper()}{about[1:]}.", "", f"    {example}"]
+            parts += _table(parser._actions)
     return "\n".join([*parts, "", OUTRO])
 
 

@@ -13,9 +13,7 @@ def cells(line: str) -> list[str]:
 
 
 def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path):
-    page = tmp_path / "docs" / "benchmarks.md"
-    (tmp_path / "docs" / "evidence").mkdir(parents=True)
-    (tmp_path / "docs" / "evidence" / "size.md").touch()
+    page = tmp_path / "benchmarks.md"
     groups = ("whole_run", "examples", "dynamo")
     for group, what in (("examples", "old"), ("dynamo", "kept"), ("whole_run", "first"), ("examples", "new")):
         published.write(group, whole_run, [Row(what, "1 s")], "on a host", groups, page)
@@ -24,7 +22,6 @@ def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path):
     assert heads == ["whole_run", "examples", "dynamo", "Notes"]
     assert text.index("| first |") < text.index("| new |") < text.index("| kept |") and "| old |" not in text
     assert text.count("on a host") == 3 and text.count("Whole runs, process start included") == 3
-    assert "[size](evidence/size.md), made by `python -m benchmarks size`" in text and "passes.md" not in text
     published.write("dynamo", whole_run, [Row("kept", "1 s")], "on a host", groups, page)
     assert page.read_text(encoding="utf-8") == text
 

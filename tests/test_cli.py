@@ -1,5 +1,7 @@
 """What the user has to correct is told in a line, with its exit code; a mistake of ours with its traceback."""
 
+import re
+import shlex
 import sys
 from types import SimpleNamespace
 
@@ -17,7 +19,7 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(monkeypatch, capsys, e
         raise error
 
     command = SimpleNamespace(arguments=lambda parser: None, run=run)
-    monkeypatch.setitem(cli.COMMANDS, "planted", "has a mistake")
+    monkeypatch.setitem(cli.COMMANDS, "planted", cli.Command("has a mistake", "conformance planted"))
     monkeypatch.setitem(sys.modules, "conformance.commands.planted", command)
     assert cli.main(["planted"]) == 3
     *trace, last = capsys.readouterr().err.splitlines()
@@ -44,3 +46,50 @@ def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
 def test_a_command_refuses_a_number_that_cannot_be(tmp_path, words):
     outcome = run_command(tmp_path, *words)
     assert outcome.code == 2 and f"argument {words[-1].partition('=')[0]}: " in outcome.text
+
+
+def test_all_commands_are_shown_by_what_one_wants_in_80_columns(capsys):
+    assert cli.main([]) == 2
+    alone = capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    assert capsys.readouterr().out == alone
+    lines = alone.splitlines()
+    assert [line for line in lines if len(line) > 80] == [] and len(lines) <= 45
+    assert re.findall(r"^  (\w+)  ", alone, re.M) == [*cli.COMMANDS]
+    assert all(f"\n{title}:\n" in alone for title in cli.GROUPS)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_a_plain_line_and_an_example_that_its_parser_takes(capsys, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    about, example = cli.COMMANDS[name]
+    words = shlex.split(example.partition(" > ")[0])
+    given, _ = cli.parser().parse_known_args(words[1:])  # `run` leaves options to pytest
+    assert words[:2] == ["conformance", name] and given.command == name
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([name, "--help"])
+    assert f"{about[0].upper()}{about[1:]}." in (said := capsys.readouterr().out) and f"example:\n  {example}" in said
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_that_completes_the_command(capsys, shell):
+    pytest.importorskip("argcomplete")
+    assert cli.main(["completion", shell]) == 0
+    assert "conformance" in capsys.readouterr().out
+
+
+def test_what_a_shell_asks_is_answered_with_commands_and_options(tmp_path):
+    pytest.importorskip("argcomplete")
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "answer"), "_ARGCOMPLETE_IFS": " "}
+    for line, answer in {"conformance ver": "versions", "conformance check --sp": "--specials"}.items():
+        run_command(tmp_path, own_process=True, COMP_LINE=line, COMP_POINT=str(len(line)), **asked)
+        assert (tmp_path / "answer").read_text().split() == [answer]
+
+
+def test_completion_without_its_library_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "argcomplete", None)
+    assert cli.main(["completion", "bash"]) == 2
+    assert (
+        capsys.readouterr().err == "conformance completion: completion needs argcomplete: pip install argcomplete\n"
+    )

@@ -1,7 +1,10 @@
 """The documentation says what the code does: generated pages are current, examples load, links and options exist."""
 
+import argparse
 import ast
+import importlib
 import json
+import os
 import re
 import runpy
 from collections.abc import Iterator
@@ -15,12 +18,12 @@ from conformance import HOME
 from conformance.case.case_file import load
 from conformance.cli import COMMANDS
 from conformance.commands.schema import schema
-from tests.kit.runs import run_command, run_pytest
+from docs import open_site
+from tests.kit.runs import run_pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(
-    page for folder in (".", "docs", "docs/guides", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md")
-)
+FOLDERS = (".", "docs", "docs/guides", "docs/evidence", "cases", "tests")
+PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
 OPTIONS_OF_OTHERS = (
     "--no-deps", "--system-site-packages", "--quick", "--check", "--random-order", "--ff", "--stepwise",
     "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python",
@@ -49,6 +52,43 @@ def test_the_index_leads_to_every_page():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.name != "index.md"]
     assert [page.name for page in pages if f"]({page.relative_to(ROOT / 'docs').as_posix()}" not in index] == []
+
+
+MADE = ("options.md", "case-reference.md", "records.md")
+"""With a table of texts in the code."""
+PROSE, UNRELEASED, IN_A_CELL, ENTRIES, BEFORE_A_TABLE = 30_000, 1_500, 40, 40, 120
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def cells(text: str) -> Iterator[str]:
+    """What stands in the cells of a page's tables."""
+    for line in re.sub(r"^```.*?^```", "", text, flags=re.M | re.S).splitlines():
+        if line.startswith("| "):
+            yield from re.split(r"(?<!\\)\|", line)[1:-1]
+
+
+def test_what_a_person_has_to_read_is_not_too_much():
+    pages = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+    pages += [f"docs/guides/{page.name}" for page in (ROOT / "docs" / "guides").glob("*.md")]
+    words = {page: len(read(page).split()) for page in pages if page.removeprefix("docs/") not in MADE}
+    assert sum(words.values()) <= PROSE, sorted(words.items(), key=lambda one: -one[1])
+    unreleased = read("CHANGELOG.md").split("\n## ")[1]
+    assert unreleased.startswith("Unreleased") and len(unreleased.split()) <= UNRELEASED
+    assert len([*cells(read("docs/glossary.md"))]) // 2 <= ENTRIES + 1  # and the head
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_cell_of_a_table_is_short(page):
+    assert [cell for cell in cells(page.read_text(encoding="utf-8")) if len(cell.split()) > IN_A_CELL] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "evidence").glob("*.md")), ids=lambda page: page.name)
+def test_evidence_begins_with_a_table(page):
+    before, found, _ = page.read_text(encoding="utf-8").partition("\n|")
+    assert found and len(before.split()) <= BEFORE_A_TABLE
 
 
 MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}
@@ -138,7 +178,7 @@ def test_links_lead_to_files():
     links = [
         (page.name, page.parent / link)
         for page in PAGES
-        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     ]
     assert len(links) > 100 and [(name, place.name) for name, place in links if not place.exists()] == []
 
@@ -146,7 +186,10 @@ def test_links_lead_to_files():
 def test_options_in_the_docs_exist(tmp_path):
     known = run_pytest(tmp_path, "--help").text
     known += known.replace("--conformance-", "--")
-    known += "".join(run_command(tmp_path, name, "--help").text for name in COMMANDS)
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"conformance.commands.{name}").arguments(parser)
+        known += parser.format_help()
     known += " ".join((*OPTIONS_OF_OTHERS, *OPTIONS_OF_POLYGRAPHY))
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
@@ -156,7 +199,7 @@ def test_options_in_the_docs_exist(tmp_path):
 def test_every_test_that_the_table_of_faults_names_is_where_it_says():
     """``file.py::test_name``, or a name alone, in any file; a name that is cut ends with ``…``."""
     files = {file: file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py")}
-    page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    page = (ROOT / "tests" / "faults.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:\w+/)*\w+\.py)?(?:::)?(test_\w+)?(…)?", page)
     assert sum(bool(test) for _, test, _ in named) > 60
     for place, test, cut in named:
@@ -164,3 +207,18 @@ def test_every_test_that_the_table_of_faults_names_is_where_it_says():
         assert there, place
         end = "" if cut else r"\("
         assert not test or any(re.search(rf"def {test}{end}", text) for text in there), (place, test)
+
+
+def test_opening_the_site_finds_what_is_wrong_with_it(tmp_path):
+    """The site itself is built and opened by ``tox run -e docs``, as Sphinx is not in this environment."""
+    if os.environ.get("CONFORMANCE_NO_BROWSER") == "1":
+        pytest.skip("CONFORMANCE_NO_BROWSER=1: nothing is opened in a browser")
+    head = "<!doctype html><meta name='viewport' content='width=device-width'>"
+    wide = f"{head}<p style='width: 900px'>wide</p><script>console.error('planted')</script>"
+    (tmp_path / "index.html").write_text(wide)
+    (tmp_path / "search.html").write_text(
+        f"{head}<p id='search-results'><b class='search-summary'>found 0</b>"
+    )
+    said = open_site.main(tmp_path) or ""
+    assert "index.html is 5" in said and "search.html is" not in said and "console.error" in said
+    assert "a search for asinh does not find first-case" in said

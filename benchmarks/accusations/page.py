@@ -22,6 +22,8 @@ LEAST = {"usual": 400, "open": 200}
 EXPORTERS = ("torchscript", "dynamo")
 QUICK = 15
 """Every so-many-th module, of which two seeds are run."""
+IN_A_CELL, SHOWN = 40, 25
+"""Words that a cell of a table may have, and those that are shown of a longer text."""
 
 
 @functools.cache
@@ -80,8 +82,10 @@ TEXT = """# False accusations
 Made by `tox run -e dev -- python -m benchmarks accusations`, which takes more than an hour;
 `python -m benchmarks.accusations` runs one group, and writes its section if asked to. Modules that are sound are
 written as cases and run as any other case is. The question is whether the suite calls anything wrong that is
-right, or blames one who did nothing. What is said of the modules of one section was measured on its day, with its
-versions, and not since.
+right, or blames one who did nothing. Each section was measured on its day, with its versions.
+
+"""
+METHOD = """## How it is measured
 
 Each module is exported by both exporters (TorchScript at opset 17, dynamo at 20) and runs in ONNX Runtime and in
 ONNX's evaluator: the checks `export`, `accuracy` and `specials`. Each seed draws all {regimes} regimes anew at up to
@@ -93,7 +97,6 @@ every regime runs.
 
 A red is a module, an exporter, a runtime, a check, an error and who is blamed. **Real**: what the record says is so,
 which somebody has shown without the suite. **False**: it is not so, or another one is to blame.
-
 """
 SECTION = """{about}
 
@@ -109,6 +112,8 @@ and count neither way.
 | modules | red | blamed | reds | verdict | shown |
 |---|---|---|---|---|---|
 {looked_at}
+
+{notes}
 
 Not looked at:
 
@@ -149,9 +154,9 @@ def write_section(seen: Study, where: str, page: Path = PAGE) -> None:
     """Write the page with the section of this run, and those of other groups as they are."""
     known = sections(page.read_text(encoding="utf-8")) if page.is_file() else {}
     known[ABOUT[seen.group][0]] = section_of(seen, looked_at.read(seen.group), where)
-    text = TEXT.format(regimes=len(REGIMES), specials=len(SPECIALS), repeated=REPEATED)
-    text += "".join(f"## {title}\n\n{known[title]}" for title, _ in ABOUT.values() if title in known)
-    page.write_text(f"{text.rstrip()}\n", encoding="utf-8")
+    text = TEXT + "".join(f"## {title}\n\n{known[title]}" for title, _ in ABOUT.values() if title in known)
+    text += METHOD.format(regimes=len(REGIMES), specials=len(SPECIALS), repeated=REPEATED)
+    page.write_text(text, encoding="utf-8")
 
 
 def section_of(seen: Study, entries: Sequence[Entry], where: str) -> str:
@@ -161,11 +166,13 @@ def section_of(seen: Study, entries: Sequence[Entry], where: str) -> str:
     for outcome in seen.outcomes:
         skipped.update({_clean(reason): count for reason, count in outcome.skipped.items()})
     unfit = Counter(_clean(reason) for reason in seen.unfit.values())
+    notes: list[str] = []
+    known = "\n".join(_known(entry, judged, notes) for entry in entries)
     return SECTION.format(
         about=ABOUT[seen.group][1], rows=table(rows_of(seen, entries)), unfit=len(seen.unfit),
         why_unfit=_counted(unfit), exporters="\n".join(_exporter(seen, judged, name) for name in EXPORTERS),
         skipped=_counted(skipped), ill=sum(one.ill_conditioned for one in seen.outcomes),
-        looked_at="\n".join(_known(entry, judged) for entry in entries),
+        looked_at=known, notes="\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1)),
         unknown="\n".join(f"- {_red(red)}" for red in judged.of("not looked at")) or "None.",
         gone="\n".join(f"- {_kind(entry)}: {_code(gone)}" for entry, gone in judged.stale) or "None.",
         day=datetime.datetime.now(datetime.timezone.utc).date().isoformat(), where=where,
@@ -182,12 +189,20 @@ def _exporter(seen: Study, judged: Judged, exporter: str) -> str:
     return f"| {exporter} | {' | '.join(f'{number:,}' for number in numbers)} |"
 
 
-def _known(entry: Entry, judged: Judged) -> str:
+def _known(entry: Entry, judged: Judged, notes: list[str]) -> str:
     count = sum(known is entry for _, known in judged.reds)
     blamed = entry.fault or "nobody, left open"
-    return (
-        f"| {_code(entry.modules)} | {_kind(entry)} | {blamed} | {count} | {entry.verdict} | {_clean(entry.shown)} |"
-    )
+    modules, shown = _cell(_code(entry.modules), notes), _cell(_clean(entry.shown), notes)
+    return f"| {modules} | {_kind(entry)} | {blamed} | {count} | {entry.verdict} | {shown} |"
+
+
+def _cell(text: str, notes: list[str]) -> str:
+    """Return a text that fits into a cell; a longer one becomes a note below the table."""
+    words = text.split()
+    if len(words) <= IN_A_CELL:
+        return text
+    notes.append(text)
+    return f"{' '.join(words[:SHOWN])} … (note {len(notes)})"
 
 
 def _kind(entry: Entry) -> str:

@@ -1,4 +1,4 @@
-"""What is printed, and ``docs/mutants.md``."""
+"""What is printed, and ``docs/evidence/mutants.md``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.mutants.tools import TOOLS
 from conformance.mutants.kinds import KINDS
 from conformance.mutants.probe import INDEPENDENT
 
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = ROOT / "docs" / "evidence" / "mutants.md"
 NEAR = 0.95
 """The share of the mutants that are found of which the changed node, or one next to it, is to be named."""
 
@@ -80,6 +80,10 @@ Made by `tox run -e dev -- python -m benchmarks mutants`. Each mutant is an expo
 with one small defect, of the kinds that a wrong symbolic, exporter or optimizer makes. It passes `onnx.checker` and
 ONNX Runtime loads it. The question is who notices.
 
+| defect | | this suite | {heads} |
+|---|---|---|{rules}|
+{table}
+
 {models} models: the fp32 cells on ONNX Runtime that pass, of both exporters at the highest opset of each case. This
 is a sample: at most {variants} variants of a case, drawn by a fixed seed, and of the whole networks `{smallest}`
 alone, since a cell of the others runs for ten seconds and more. Up to {each} mutants of each model, the kinds in
@@ -89,10 +93,6 @@ A change is a defect if a legal input tells the mutant from the sound model: the
 inputs drawn by other means than the suite's ({few} for models above 1 MiB), or any that the suite draws. {equal} of
 {all} changes were not shown to differ; they are listed at the end and count nowhere else. Polygraphy refuses
 {outside} of them, on inputs that their cases exclude.
-
-| defect | | this suite | {heads} |
-|---|---|---|{rules}|
-{table}
 
 - **This suite**: the cells `accuracy` and, where the case has it, `specials`, as a run has them.
 - **Polygraphy**: `Comparator.run` with its own `DataLoader` (floats from 0 to 1, integers 0 and 1, symbolic dims 1;
@@ -111,7 +111,7 @@ parentheses is what this suite finds of the same ones.
 {sound}
 
 This suite cannot accuse any of these: they were chosen by its cells passing. What it does with sound models is in
-[how outputs are compared](comparison.md).
+[how outputs are compared](../comparison.md).
 
 {accused}
 
@@ -182,7 +182,7 @@ however they are centred.
 
 
 def write(found: Study, where: str) -> None:
-    """Writes ``docs/mutants.md``; ``where`` says on what host and with which versions."""
+    """Writes ``docs/evidence/mutants.md``; ``where`` says on what host and with which versions."""
     lines = []
     for kind, these in _by_kind(found.defects):
         others = []

@@ -92,8 +92,8 @@ class Fails(Says):
     stage: Stage
     """The stage that the failure is at."""
     error: str | None = None
-    """The whole name of the error (an exception, what it was caused by, a signal, or a name of this package such as
-    WrongValue), or a part of its text: at least 8 characters that not every error of the stage has."""
+    """The whole name of the error (an exception or its cause, a signal, or a name such as WrongValue), or a part of
+    its text: at least 8 characters that not every error of the stage has."""
     fault: Fault | None = None
     """The one at fault, as the author knows; others are then asked only with `--explain all`."""
     because: Annotated[str, BeforeValidator(_require_text)] = Field(min_length=1)
