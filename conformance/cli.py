@@ -43,8 +43,8 @@ GROUPS = {
             "conformance findings reports/latest --fix all",
         ),
         "explain": Command(
-            "show what a cell's result depends on, and why it would run again",
-            "conformance explain 'accuracy[asinh-*]' --depends",
+            "show all that is known of a finding or a cell, and what it depends on",
+            "conformance explain 5fb81738",
         ),
         "align": Command(
             "compare PyTorch with ONNX layer by layer, and name the first wrong",

@@ -91,7 +91,7 @@ def test_evidence_begins_with_a_table(page):
     assert found and len(before.split()) <= BEFORE_A_TABLE
 
 
-MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}
+MAKERS = {"Stopped": 1, "stopping": 3, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}
 """What makes the error of a record, with the place of its name among the arguments."""
 
 
