@@ -85,8 +85,8 @@ def test_a_slow_cell_says_in_a_log_what_it_is_doing(tmp_path, workers):
 
 def test_a_log_gets_a_line_now_and_then_and_not_at_each_look():
     lines: list[str] = []
-    screen = SimpleNamespace(fullwidth=100)
-    log = SimpleNamespace(isatty=False, _tw=screen, ensure_newline=lambda: None, write_line=lines.append)
+    screen = SimpleNamespace(fullwidth=100, width_of_current_line=0, line=lines.append)
+    log = SimpleNamespace(isatty=False, _tw=screen)
     plugins = SimpleNamespace(get_plugin={"terminalreporter": log}.get)
     config: Any = SimpleNamespace(pluginmanager=plugins, get_verbosity=lambda: 0)
     waiting = Waiting(config, None, "a", time.monotonic() - 60)  # type: ignore[arg-type]

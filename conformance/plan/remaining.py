@@ -39,17 +39,20 @@ class Remaining:
         return left * elapsed / done if self._done >= _TELLING * self.all_seconds and done > 0 else None
 
     def line(self, elapsed: float) -> str:
-        """``1,234 of 5,210 cells, 17 a second, about 4 min left``"""
+        """``1,234 of 5,210 cells, 17 a second, 3 to 6 min left``"""
         ended = self.cells - len(self._left)
         seconds = self.seconds(elapsed)
         parts = [f"{ended:,} of {self.cells:,} cells"]
         if ended and elapsed > 0:
             parts.append(f"{_rate(ended / elapsed)} a second")
         if seconds is not None and self._left:
-            parts.append(f"about {_duration(seconds)} left")
+            unsure = 1 + _UNSURE * max(1 - self._done / self.all_seconds, 0.0) if self.all_seconds else 1.0
+            parts.append(f"{_range(seconds / unsure, seconds * unsure)} left")
         return ", ".join(parts)
 
 
+_UNSURE = 0.6
+"""The part by which an estimate of all of a run may be off; that of the rest is the surer the less is left."""
 _FROM, _TO = 0.8, 1.6
 """Least and most of what a run takes on other hosts, relative to the seconds that were measured on one."""
 
@@ -59,9 +62,16 @@ def describe_expected(seconds: float, workers: int, *, here: bool) -> str:
     alone = seconds / workers
     if here:
         return f"about {_duration(alone)}"
-    least, unit = _duration(_FROM * alone).split(" ")
-    most, last_unit = _duration(_TO * alone).split(" ")
-    return f"about {least} to {most} {unit}" if unit == last_unit else f"about {least} {unit} to {most} {last_unit}"
+    return f"about {_range(_FROM * alone, _TO * alone)}"
+
+
+def _range(low: float, high: float) -> str:
+    """``4 to 7 min``, ``40 s to 2 min``, or one of them where both are shown alike."""
+    least, unit = _duration(low).split(" ")
+    most, last_unit = _duration(high).split(" ")
+    if (least, unit) == (most, last_unit):
+        return f"{least} {unit}"
+    return f"{least} to {most} {unit}" if unit == last_unit else f"{least} {unit} to {most} {last_unit}"
 
 
 def _rate(rate: float) -> str:

@@ -44,8 +44,10 @@ class Waiting:
             if now - self._logged >= IN_LOG:
                 self._logged = now
                 with self._seen():
-                    self._reporter.ensure_newline()
-                    self._reporter.write_line(line)
+                    writer = self._reporter._tw
+                    if writer.width_of_current_line:  # the reporter would name the file of the tests again
+                        writer.line()
+                    writer.line(line)
             return
         run = self._progress.line()
         if len(line) + len(run) + 5 <= width:

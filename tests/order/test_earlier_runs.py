@@ -64,11 +64,11 @@ def test_what_is_no_run_says_nothing(tmp_path):
 
 def test_as_the_earlier_run_says():
     remaining = Remaining(dict.fromkeys("abcdefgh", 60.0), workers=2, measured=True)
-    assert remaining.line(0.0) == "0 of 8 cells, about 4 min left"
+    assert remaining.line(0.0) == "0 of 8 cells, 2 to 6 min left"
     for cell in "abcd":
         remaining.end(cell)
     assert remaining.seconds(120.0) == pytest.approx(120)
-    assert remaining.line(120.0) == "4 of 8 cells, 0.033 a second, about 2 min left"
+    assert remaining.line(120.0) == "4 of 8 cells, 0.033 a second, 2 to 3 min left"
 
 
 def test_without_an_earlier_run_the_pace_of_this_one_counts():
@@ -90,8 +90,8 @@ def test_a_cell_counts_once_and_what_is_no_cell_does_not_count():
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(1.0, "about 5 s left"), (42.0, "about 40 s left"), (58.0, "about 1 min left"), (89 * 60.0, "about 89 min left"),
-     (3 * 3600.0, "about 3.0 h left")],
+    [(1.0, " 5 s left"), (42.0, " 25 s to 1 min left"), (58.0, " 35 s to 2 min left"),
+     (50 * 60.0, " 31 to 80 min left"), (3 * 3600.0, " 1.9 to 4.8 h left")],
 )  # fmt: skip
 def test_time_is_said_no_more_exactly_than_it_is_known(seconds, words):
     assert Remaining({"a": seconds}, workers=1, measured=True).line(0.0).endswith(words)
