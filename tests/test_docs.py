@@ -216,9 +216,7 @@ def test_opening_the_site_finds_what_is_wrong_with_it(tmp_path):
     head = "<!doctype html><meta name='viewport' content='width=device-width'>"
     wide = f"{head}<p style='width: 900px'>wide</p><script>console.error('planted')</script>"
     (tmp_path / "index.html").write_text(wide)
-    (tmp_path / "search.html").write_text(
-        f"{head}<p id='search-results'><b class='search-summary'>found 0</b>"
-    )
+    (tmp_path / "search.html").write_text(f"{head}<p id='search-results'><b class='search-summary'>found 0</b>")
     said = open_site.main(tmp_path) or ""
     assert "index.html is 5" in said and "search.html is" not in said and "console.error" in said
     assert "a search for asinh does not find first-case" in said

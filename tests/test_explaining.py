@@ -124,8 +124,9 @@ def record(**fields):
 
 @pytest.mark.parametrize("other, alike", [
     ({"opset": 18}, True), ({"runtime": "onnx-reference"}, True), ({"exporter": "dynamo"}, False),
-    ({"case": "other"}, False), ({"precision": "fp16"}, False), ({"check": "specials"}, False),
-    ({"error": "WrongNaN"}, False), ({"unexplained": False}, False), ({"status": "xfailed"}, False),
+    ({"case": "other"}, False), ({"precision": "fp16"}, False), ({"check": "specials"}, True),
+    ({"check": "fidelity"}, False), ({"error": "WrongNaN"}, True), ({"error": "WrongShape"}, False),
+    ({"unexplained": False}, False), ({"status": "xfailed"}, False),
 ])  # fmt: skip
 @pytest.mark.smoke
 def test_cells_that_may_have_one_cause_are_of_one_case_exporter_and_precision(other, alike):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from conformance.records.findings import said
+from conformance.records.findings import VALUES, said, shows_less
 from conformance.records.record import Record
 
 CLOSE = 0.1
@@ -36,21 +36,24 @@ _COUNTED = (
 
 def by_likeness(records: Iterable[Record]) -> list[list[Record]]:
     """Return the records that nobody explained yet, those together which may have one cause: they are of one case and
-    exporter, and stop with the same words or with the same kind of wrong values. The largest come first."""
+    exporter, and stop with the same words or have wrong values. The largest come first, and in each those that show
+    most of their cause."""
     alike: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         if record.unexplained and record.status == "failed":
             alike.setdefault(_likeness(record), []).append(record)
     for group in alike.values():
-        group.sort(key=lambda record: record.runtime != "onnxruntime")  # which shows most of a cause
+        group.sort(key=shows_less)
     return sorted(alike.values(), key=len, reverse=True)
 
 
 def _likeness(record: Record) -> tuple[Any, ...]:
-    key = (record.case, record.exporter, record.stage, record.error, record.precision.partition("-")[0])
+    key = (record.case, record.exporter, record.stage, record.precision.partition("-")[0])
     if record.stage != "compare":
-        return (*key, record.runtime, record.signal, said(record.reason or "", record.error or ""))
-    return (*key, record.check)
+        return (*key, record.error, record.runtime, record.signal, said(record.reason or "", record.error or ""))
+    # an example of one check can be asked about in the other, and kinds of wrong values are one error on one example
+    values = record.check in ("accuracy", "specials") and record.error in VALUES
+    return (*key, *(() if values else (record.check, record.error)))
 
 
 def is_same_error(one: Record, two: Record) -> bool:

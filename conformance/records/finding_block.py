@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.records.details import details
-from conformance.records.findings import VALUES, Finding, Key, beside
+from conformance.records.findings import VALUES, Finding, Key, beside, shows_less
 from conformance.records.location import place_of, values_of
 from conformance.records.record import FLOAT64
 from conformance.records.sanitize import one_line, visible
@@ -50,7 +50,8 @@ class Block:
 def describe(finding: Finding, since: str | None = None) -> Block:
     """Describe a finding by the first of its cells that was explained (``Record.as_dict``); ``since`` is the earliest
     run of those that are known in which it is red."""
-    record = next((one for one in finding.cells if not one.get("unexplained") and _is_first(one)), finding.cells[0])
+    explained = [one for one in finding.cells if not (one.get("unexplained") or one.get("explained_with"))]
+    record = min(explained or finding.cells, key=shows_less)
     rows = (
         ("where", _where(record)),
         ("effect", _effect(record)),
@@ -105,10 +106,6 @@ def markdown(block: Block) -> Iterator[str]:
 
 
 # ---- who and what --------------------------------------------------------------------------------------------
-
-
-def _is_first(record: Mapping[str, Any]) -> bool:
-    return not record.get("explained_with")
 
 
 def _who(record: Mapping[str, Any], key: Key) -> str:

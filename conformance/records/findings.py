@@ -78,6 +78,13 @@ def findings(records: Iterable[Mapping[str, Any]]) -> list[Finding]:
     return sorted(by_key.values(), key=lambda finding: -len(finding.cells))
 
 
+def shows_less(record: Any) -> tuple[bool, bool]:
+    """Order red cells by how much of their cause they show, most first: ordinary values more than NaN, ONNX Runtime
+    more than others, which have no smaller model made. ``record`` is a ``Record``, or its fields."""
+    fields = record if isinstance(record, Mapping) else vars(record)
+    return fields.get("check") == "specials", fields.get("runtime") not in ("onnxruntime", None)
+
+
 def since(finding: Finding, runs: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]) -> str | None:
     """The name of the earliest run of an unbroken row up to now in which one of the cells was red at the same stage
     with the same error; None where it was not so in the last of them. ``runs`` are names with the records by id,
