@@ -37,6 +37,7 @@ from benchmarks import (
     precision,
     published,
     reach,
+    red_run,
     reduction,
     repairs,
     seconds,
@@ -78,6 +79,7 @@ GROUPS = {
     "neighbours": neighbours,
     "depends": depends,
     "observing": cost,
+    "red_run": red_run,
     "source": source,
     "seconds": seconds,
 }
