@@ -200,8 +200,8 @@ other:
     (tmp_path / "planted.yaml").write_text(text, encoding="utf-8")
     cases = load(tmp_path / "planted.yaml")
     one, other = map(prepared, cases)
-    assert one.reference.graph_order() == ["a", "b"]
-    assert other.reference.passed({"a": 1, "b": 2}) == ((), {"a": 1, "b": 2})
+    assert one.reference.passing.in_graph() == ["a", "b"]
+    assert other.reference.passing.passed({"a": 1, "b": 2}) == ((), {"a": 1, "b": 2})
     for case in cases:
         (cell,) = (cell for cell in plan(case) if cell.check == "accuracy" and cell.runtime == "onnxruntime")
         assert run_cell(Progress(), cell, Settings(store=tmp_path / "store", examples=3)).status == "passed"

@@ -35,6 +35,12 @@ class Scripted(torch.nn.Module):
         return a + 2 * b + 3 * c
 class Wrapped(torch.nn.Module):
     forward = honest_wrapper(Scripted.forward)
+class Lazy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.LazyLinear(3)
+    def forward(self, a, b, c):
+        return self.linear(a) + 2 * b + 3 * c
 class Hidden(torch.nn.Module):
     forward = plain_wrapper(Scripted.forward)
 class Partial(Scripted):
@@ -72,6 +78,7 @@ def row(module: str, inputs: str, export: str, what: str, *marks: pytest.MarkDec
     row("Wrapped", BY_KEYWORD, TORCHSCRIPT, "functools.wraps and keywords"),
     row("Hidden", BY_KEYWORD, DYNAMO, "a decorator that hides the signature, keywords"),
     row("Hidden", POSITIONAL, TORCHSCRIPT, "a decorator that hides the signature"),
+    row("Lazy", BY_KEYWORD, TORCHSCRIPT, "a lazy module, keywords"),
     row("Partial", POSITIONAL, DYNAMO, "functools.partial"),
     row("Scripted", say(BY_KEYWORD, "script: true"), TORCHSCRIPT, "scripted, keywords"),
 ])  # fmt: skip

@@ -32,7 +32,7 @@ def check_export(run: CellRun) -> None:
     case, cell = run.cell.case, run.cell
     sizes = run.prepared.trace()
     with run.stages("check", "exporter"):
-        order, outputs = run.reference.graph_order(), run.reference.output_names(run.prepared.inputs())
+        order, outputs = run.reference.passing.in_graph(), run.reference.output_names(run.prepared.inputs())
         findings = list(graph.signature(case, stored.facts, order, sizes, run.target.static, outputs))
         for entry in case.says.graph:
             if matches(entry.when, cell):

@@ -11,7 +11,8 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import Limit, differs, distances
-from conformance.export.open_values import Operators, Undefined, leaves_open, other_ways
+from conformance.export.other_kernels import Operators, other_ways
+from conformance.export.undefined import Undefined, leaves_open
 
 DRAWS = 6
 """How many times what is not defined is given other values, and ties are broken: three times in either direction."""

@@ -132,6 +132,6 @@ def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -
 
     return Failing(
         cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
-        reference.graph_order(), run.libraries(), inputs, fails, lambda: map(run.prepared.maker, draws(run.prepared)),
-        wrong,
+        reference.passing.in_graph(), run.libraries(), inputs, fails,
+        lambda: map(run.prepared.maker, draws(run.prepared)), wrong,
     )  # fmt: skip

@@ -120,7 +120,7 @@ def _differs(run: CellRun, search: Search, operator: dict[str, Any], *, as_expor
     tried ``as_exported`` too, then with those sizes open that are others."""
     case, exported = run.cell.case, run.prepared.inputs()
     open_dims = any(not one.fixed and name not in run.target.static for name, one in case.dims.ranges.items())
-    failing = dict(zip(run.reference.graph_order(), search.inputs, strict=False))
+    failing = dict(zip(run.reference.passing.in_graph(), search.inputs, strict=False))
     sizes = any(tuple(exported[name].shape) != tuple(value.shape) for name, value in failing.items())
     known = {
         "sizes": sizes and not as_exported, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer",

@@ -29,3 +29,10 @@ def operator_mode(*, compiled: bool = False) -> Any:
             return func(*args, **kwargs)
 
     return OperatorMode
+
+
+def is_float(value: Any) -> bool:
+    """Return whether a value is a tensor of floats."""
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()

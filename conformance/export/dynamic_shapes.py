@@ -34,9 +34,9 @@ def dynamic_shapes(reference: Reference, static: list[str]) -> dict[str, Any] | 
     }
     if not any(shapes.values()):
         return None
-    positional, keywords = reference.passed(shapes)
+    positional, keywords = reference.passing.passed(shapes)
     try:
-        return dict(reference.signature().bind(*positional, **keywords).arguments)
+        return dict(reference.passing.signature().bind(*positional, **keywords).arguments)
     except (TypeError, ValueError):  # a decorator shows a signature that is not the one forward is called by
         return (*positional, *keywords.values())
 

@@ -84,7 +84,7 @@ def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Arra
     model = float64_model.load(reference.case.folder / file)
     if reference.case.says.onnx is not None:
         return model
-    declared = {name: inputs[name] for name in reference.graph_order()}
+    declared = {name: inputs[name] for name in reference.passing.in_graph()}
     types = {name: reference.case.says.inputs[name].type for name in declared}
     sizes = {name: [size({}) if not size.names else size.text for size in types[name].shape] for name in declared}
     ours = [Side(name, array.dtype.name, tuple(sizes[name])) for name, array in declared.items()]
@@ -151,7 +151,7 @@ def _torchscript(
             kwargs=keywords,
             dynamo=False,
             opset_version=opset,
-            input_names=reference.graph_order(),
+            input_names=reference.passing.in_graph(),
             output_names=reference.output_names(inputs),
             dynamic_axes={name: named for name, named in axes.items() if named},
             **options,
@@ -184,7 +184,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
             kwargs=keywords,
             dynamo=True,
             opset_version=opset,
-            input_names=reference.graph_order(),
+            input_names=reference.passing.in_graph(),
             output_names=reference.output_names(inputs),
             dynamic_shapes=shapes,
             custom_translation_table=table or None,

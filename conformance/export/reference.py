@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
-import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from conformance.arrays import Array, same
 from conformance.case.copying import copied
 from conformance.case.declaration import Case
-from conformance.case.made import part_of, value_of
 from conformance.case.must_hold import Output
 from conformance.case.python import Folder, describe
 from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
-from conformance.draw.draw import Draw, Maker
-from conformance.draw.shapes import trace_sizes
-from conformance.errors import Stopped, attempt, noting
-from conformance.export.awake import PASSES, awaken, load_weights, settle
-from conformance.export.expression import expression_module
+from conformance.errors import Stopped, attempt
+from conformance.export.build_module import build, compile_script
 from conformance.export.output_layout import array_of, layout_of, names_in_graph, of_tensors, tensors_in, tensors_of
-from conformance.export.rounding import Rounding, nudged, rounds
+from conformance.export.passed_inputs import Passing
+from conformance.export.rounded_run import rounds
+from conformance.export.rounding import Rounding, nudged
 from conformance.export.standing import Standing, put_back
 from conformance.export.state import byte_count, checksums, fingerprint
-from conformance.export.structured import take_tensors
 
 
 class Reference:
@@ -44,8 +37,9 @@ class Reference:
 
         self.case = case
         self.folder = folder
-        self._eager: torch.nn.Module = self._build()
-        self.module: torch.nn.Module = self._scripted(self._eager) if case.says.script else self._eager
+        self._eager: torch.nn.Module = build(case, folder)
+        self.module: torch.nn.Module = compile_script(case, folder, self._eager) if case.says.script else self._eager
+        self.passing = Passing(case.says.inputs, self.module)
         self.sharing = object()
         """The same for all references that share their parameters."""
         self.weights = self.fingerprint()
@@ -100,8 +94,7 @@ class Reference:
         other.changed_by_calls = []
         other._eager, other._twin = _sharing(self._uncalled.module), None
         other.module = other._eager
-        for derived in ("_by_position", "_by_keyword"):
-            other.__dict__.pop(derived, None)
+        other.passing = Passing(case.says.inputs, other.module)
         return other
 
     def copied(self) -> Reference:
@@ -109,68 +102,6 @@ class Reference:
         other = copy.copy(self)
         other.sharing, other.module = object(), copied(self.module)
         return other
-
-    def _build(self) -> Any:
-        import torch
-
-        says = self.case.says
-        torch.manual_seed(says.seed)
-        np.random.seed(says.seed)
-        random.seed(says.seed)
-        arguments = {name: value_of(value, self.folder) for name, value in self.case.arguments.items()}
-        with noting(self._refuse):
-            if self.case.built is not None:
-                module = self.case.built.module()
-            elif says.onnx is not None:
-                from conformance.export.onnx_module import OnnxModule
-
-                module = OnnxModule(self.case.folder / says.onnx, list(says.inputs))
-            elif says.module is not None:
-                module = self.folder.resolve(says.module)(**arguments)
-            else:
-                module = expression_module(self.case, self.folder, arguments)
-            if not isinstance(module, torch.nn.Module):
-                raise TypeError(f"{says.module} gave a {type(module).__name__}, not a torch.nn.Module")
-            if says.weights not in (None, "awake"):
-                load_weights(module, self.case.folder / says.weights)
-            if says.submodule is not None:
-                module = part_of(module, says.submodule)
-            own = type(module)
-            if says.call is not None:
-                take_tensors(module, self.case, self.folder)
-            if settle(module, self._calls) and says.call is not None:
-                take_tensors(module, self.case, self.folder)
-            if says.weights == "awake":
-                awaken(module, says.seed, self._calls)
-            if says.prepare is not None:
-                prepare, taking = self.folder.resolve(says.prepare), type(module)
-                if taking is not own:  # it may call the module, which it knows by its own forward
-                    module.__class__ = own
-                prepare(module)
-                if taking is not own:
-                    module.__class__ = taking
-            module.train(says.mode == "train")
-            return module
-
-    def _calls(self, module: Any) -> Iterator[Callable[[], object]]:
-        """Calls of the module on inputs that the case draws at the traced sizes."""
-        make, sizes = Maker(self.case, self.folder.resolve), trace_sizes(self.case.dims, self.case.says.trace)
-        for number in range(PASSES):
-            positional, keywords = self.arguments(make(Draw(sizes, "plain", number)))
-            yield partial(module, *positional, **keywords)
-
-    def _scripted(self, module: Any) -> Any:
-        import torch
-
-        with noting(self._refuse):
-            return torch.jit.script(module)
-
-    def _refuse(self, error: Exception) -> None:
-        """Stopped for what building the module raises."""
-        if not isinstance(error, Stopped):
-            what = self.case.says.module or "forward"
-            text = f"{what} cannot be built: {describe(error, self.folder.path)}"
-            raise Stopped("declare", type(error).__name__, text, "case") from error
 
     def fingerprint(self) -> str:
         """A hash of all parameters and buffers, which must be the same after an export as before."""
@@ -195,49 +126,7 @@ class Reference:
 
     def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
-        import torch
-
-        tensors = {}
-        for name in self.case.says.inputs:
-            array = inputs[name]
-            # A copy where the array cannot be written to, which torch.from_numpy would warn about.
-            tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
-            if dtype is not None and tensor.is_floating_point():
-                tensor = tensor.to(dtype)
-            tensors[name] = tensor
-        return self.passed(tensors)
-
-    def passed(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the values of the inputs as positional and keyword arguments of forward.
-
-        Keywords come in the order of forward's parameters, and then those that ``**kwargs`` takes: the TorchScript
-        exporter makes inputs of the graph in that order, and dynamo in the order in which keywords are passed.
-        """
-        positional = tuple(values[name] for name in self._by_position)
-        return positional, {word: values[name] for word, name in self._by_keyword.items()}
-
-    @cached_property
-    def _by_position(self) -> list[str]:
-        return [name for name, declared in self.case.says.inputs.items() if declared.as_ is None]
-
-    @cached_property
-    def _by_keyword(self) -> dict[str, str]:
-        """The names of the inputs that are passed by keyword, by the keyword."""
-        inputs = self.case.says.inputs
-        by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
-        try:
-            known = [word for word in self.signature().parameters if word in by_keyword] if by_keyword else []
-        except (TypeError, ValueError):  # forward is something compiled, which shows no signature
-            known = []
-        return {word: by_keyword[word] for word in [*known, *(word for word in by_keyword if word not in known)]}
-
-    def signature(self) -> inspect.Signature:
-        """The signature of forward, through its decorators; TypeError or ValueError where it has none."""
-        return inspect.signature(self.module.forward)
-
-    def graph_order(self) -> list[str]:
-        """The names of the inputs in the order that they have in the graph, which is that of ``passed``."""
-        return [*self._by_position, *self._by_keyword.values()]
+        return self.passing.tensors(inputs, dtype)
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs, depth first, copied, since one may be a buffer of the module, which its next call changes;
@@ -288,7 +177,7 @@ class Reference:
         if self._uncalled is not None and not {*dict(self.module.named_parameters())} & {*changed}:
             return self._uncalled.module
         if self._again is None:
-            self._again = self._build()
+            self._again = build(self.case, self.folder)
             if fingerprint(self._again) != self.weights:
                 text = f"calling the module changes {', '.join(changed)}, and built again it has other weights"
                 raise Stopped("declare", "NotDeterministic", text, "case")
@@ -375,7 +264,7 @@ class Reference:
         return None
 
     def otherwise(self, inputs: Mapping[str, Array], way: contextlib.AbstractContextManager[Any]) -> list[Array]:
-        """The float32 outputs computed in another ``way`` (``export.open_values``); raises what the module does."""
+        """The float32 outputs computed in another ``way``; raises what the module does."""
         positional, keywords = self.arguments(inputs)
         self.restore()
         with self.standing(), way:

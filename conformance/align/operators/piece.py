@@ -19,7 +19,7 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
 from conformance.errors import attempt, or_else
-from conformance.export.open_values import Undefined
+from conformance.export.undefined import Undefined
 from conformance.onnxgraph.cut import declare, empty
 from conformance.onnxgraph.reads import Graph, first_output, opset_of, reads
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
