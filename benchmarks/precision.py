@@ -124,5 +124,5 @@ def _sensitivity(case: Case, settings: Settings) -> Row:
     seconds, once = seconds_of(ranked), seconds_of(lambda: convert.convert(given, feeds))
     return Row(
         f"sensitivity of resnet50 at int8, {nodes} nodes", f"{seconds:.0f} s",
-        f"converting anew for each, {once * nodes:.0f} s (one, multiplied)", f"{seconds / (once * nodes):.2f} ×",
+        f"converting again for each, {once * nodes:.0f} s (one, multiplied)", f"{seconds / (once * nodes):.2f} ×",
     )  # fmt: skip
