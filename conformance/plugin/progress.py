@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 IN_LOG, IN_TERMINAL = 30.0, 10.0
 """Seconds from one line to the next."""
 
+LINES = 10
+"""About how many lines a log gets of a long run."""
+
+DOTS = 300
+"""Cells up to which pytest shows a sign for each; a longer run says how far it is instead."""
+
 LONG, MANY = 20.0, 100
 """Seconds, and cells, from which on a run says at its start what it runs and about how long."""
 
@@ -28,7 +34,7 @@ class Progress:
         self._config, self._ordering = config, ordering
         self._remaining: Remaining | None = None
         self._start = self._told = 0.0
-        self._workers = ""
+        self._workers, self._red = "", 0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if any(id_of(item.nodeid) for item in session.items):
@@ -75,6 +81,20 @@ class Progress:
         )
         self._start = self._told = time.monotonic()
 
+    @property
+    def _is_long(self) -> bool:
+        return self._remaining is not None and self._remaining.cells > DOTS and self._config.get_verbosity() == 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Have pytest count the cells of a long run, and show no sign for each."""
+        if not self._is_long or getattr(report, "when", None) != "call" or id_of(report.nodeid) is None:
+            return None
+        if hasattr(report, "wasxfail"):
+            return "xfailed" if report.skipped else "xpassed", "", ""
+        self._red += report.failed
+        return report.outcome, "", ""
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown" or report.when not in ("setup", "call"):  # of a process that ended, at last
             id = id_of(report.nodeid)
@@ -87,7 +107,13 @@ class Progress:
         now = time.monotonic()
         if self._remaining is None or reporter is None or self._config.get_verbosity() < 0:
             return
-        if now - self._told < (IN_TERMINAL if reporter.isatty else IN_LOG):
+        if self._is_long and reporter.isatty:
+            if now - self._told >= 1.0:
+                self._told = now
+                reporter.rewrite(f"  {self.line()}"[: reporter._tw.fullwidth - 1], erase=True)
+            return
+        in_log = max(IN_LOG, self._remaining.all_seconds / self._remaining.workers / LINES)
+        if now - self._told < (IN_TERMINAL if reporter.isatty else in_log):
             return
         self._told = now
         writer: Any = self._config.get_terminal_writer()
@@ -105,4 +131,7 @@ class Progress:
 
     def line(self) -> str:
         """``1,234 of 5,210 cells, 17 a second, about 4 min left``; empty where no cells run."""
-        return "" if self._remaining is None else self._remaining.line(time.monotonic() - self._start) + self._workers
+        if self._remaining is None:
+            return ""
+        red = f", {self._red} red" if self._red else ""
+        return self._remaining.line(time.monotonic() - self._start) + red + self._workers
