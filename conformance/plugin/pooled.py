@@ -109,7 +109,7 @@ class Pooled:
         workers = [new_worker(memory, dynamo=dynamo).__enter__() for _ in range(min(self._count, len(of_workers)))]
         shown: dict[str, str] = {}
         schedule = Schedule(works, seconds, as_given=told.as_given)
-        self._pool = Pool(workers, lambda worker: running.runner(worker, shown), schedule, cells, _unmade)
+        self._pool = Pool(workers, lambda worker: running.runner(worker, shown), schedule, cells, unmade)
         self._pool.start()
         return self._pool
 
@@ -125,7 +125,7 @@ class Pooled:
             self._waiting(front.note)
 
 
-def _unmade(cell: Cell, error: Exception) -> Record:
+def unmade(cell: Cell, error: Exception) -> Record:
     """The record of a cell that could not be run, so that the others run all the same."""
     from conformance.checks.runner import broken
 

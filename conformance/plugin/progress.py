@@ -112,7 +112,8 @@ class Progress:
                 self._told = now
                 reporter.rewrite(f"  {self.line()}"[: reporter._tw.fullwidth - 1], erase=True)
             return
-        in_log = max(IN_LOG, self._remaining.all_seconds / self._remaining.workers / LINES)
+        part = self._remaining.all_seconds / self._remaining.workers / LINES if self._is_long else 0.0
+        in_log = max(IN_LOG, part)
         if now - self._told < (IN_TERMINAL if reporter.isatty else in_log):
             return
         self._told = now

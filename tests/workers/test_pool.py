@@ -11,6 +11,7 @@ import pytest
 from conformance.checks.pool import Pool
 from conformance.plan.cell import Cell
 from conformance.plan.order import Schedule, Work
+from conformance.plugin.pooled import unmade
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker, WorkerError
 from tests.kit import fatal
@@ -64,12 +65,12 @@ def pool_of(
 
         return run
 
-    return Pool(idle, runner, schedule(works, [0.01] * len(works)), cells), idle  # type: ignore[arg-type]
+    return Pool(idle, runner, schedule(works, [0.01] * len(works)), cells, unmade), idle  # type: ignore[arg-type]
 
 
 def all_of(pool: Pool) -> Iterator[tuple[int, Record]]:
     pool.start()
-    yield from filter(None, pool.records())
+    yield from filter(None, pool.results())
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 20])
