@@ -72,7 +72,7 @@ def lines(block: Block, number: int, count: int, width: int) -> Iterator[str]:
     """Yield the block for a terminal of ``width`` columns. Paths and commands are not broken, so that they can be
     copied."""
     head = f" {number} of {count}: {one_line(block.who)} "
-    yield head.center(width, "─") if len(head) < width else head.strip()
+    yield from [head.center(width, "─")] if len(head) < width else textwrap.wrap(head.strip(), width)
     yield from textwrap.wrap(one_line(block.what), width) or [""]
     yield ""
     for label, texts in block.rows:

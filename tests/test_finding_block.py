@@ -1,0 +1,109 @@
+"""A finding in one block: what stands in it, in which order, and what a narrow terminal does with it."""
+
+import pytest
+
+from conformance.records.finding_block import describe, lines
+from conformance.records.findings import findings
+from conformance.records.record import Record
+
+pytestmark = pytest.mark.smoke
+BASE = {
+    "id": "accuracy[net-torchscript-op17-onnxruntime-fp32]", "case": "net", "exporter": "torchscript", "opset": 17,
+    "runtime": "onnxruntime", "precision": "fp32", "check": "accuracy", "status": "failed", "stage": "compare",
+    "source": {"file": "cases/net.yaml", "line": 3}, "error": "WrongValue",
+    "reason": "output 0: 6 of 18 values differ by more than allowed",
+    "draw": {"dims": {"n": 3}, "regime": "plain", "seed": 7, "index": 0},
+    "worst": {"output": 0, "index": [0, 0], "got": -0.37, "wanted": 0.102, "error": 0.472, "ratio": 211000.0},
+    "inputs": {"x": "float32 [[0.0, 0.0], [0.0, 0.0]]"}, "command": "pytest -k net",
+}  # fmt: skip
+LOCATED = {"operator": "aten.index_add", "line": "mods.py:16", "source": "agg = zeros.index_add(0, dst, m)",
+           "type": "ScatterElements", "node": "/S", "how": "value", "got": 1.0, "wanted": 2.0}  # fmt: skip
+WITNESSES = [{"runtime": "onnx-reference", "answer": "wrong"}, {"runtime": "openvino", "answer": "wrong"},
+             {"runtime": "pytorch-float64", "answer": "wrong"}]  # fmt: skip
+
+
+def red(**fields):
+    return fields
+
+
+def block(*records, since=None):
+    made = [Record(**{**BASE, **record}).as_dict() for record in records or ({},)]
+    (finding,) = findings(made)
+    return describe(finding, since)
+
+
+def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
+    change = {**LOCATED, "change": "with reduction add, which it lacks"}
+    small = {
+        "repro": ".conformance/failing/a/repro.py",
+        "issue": ".conformance/failing/a/issue.md",
+        "calls": 1,
+        "of": 9,
+    }
+    made = block(red(fault="exporter", operator=change, witnesses=WITNESSES, smallest=small), since="reports/one")
+    assert (made.who, made.what) == (
+        "the TorchScript exporter is wrong", "aten.index_add is exported as ScatterElements without reduction add",
+    )  # fmt: skip
+    assert [label for label, _ in made.rows] == [
+        "where", "effect", "input", "evidence", "since", "cells", "reproduce", "report", "more",
+    ]  # fmt: skip
+    rows = dict(made.rows)
+    assert rows["where"] == ("cases/mods.py:16  agg = zeros.index_add(0, dst, m)",)
+    assert rows["effect"] == ("output 0[0, 0] is -0.37, expected 0.102 (6 of 18 values wrong, 211,000 x tolerance)",)
+    assert rows["input"] == ("n=3, x = float32 zeros (smallest that fails)",)
+    assert rows["evidence"][0] == "wrong in the ONNX specification's evaluator and OpenVINO too"
+    assert rows["reproduce"][0].startswith("python .conformance/failing/a/repro.py")
+    assert rows["more"] == (f"conformance explain {made.id}",)
+
+
+@pytest.mark.parametrize("record, who, what", [
+    ({"fault": "exporter", "exporter": "dynamo", "operator": LOCATED},
+     "the dynamo exporter is wrong", "other values"),
+    ({"fault": "exporter", "own_code": ["mods.f for aten::index_add"], "operator": LOCATED},
+     "the case's own mods.f for aten::index_add is wrong", "aten.index_add is exported"),
+    ({"fault": "exporter", "own_code": ["mods.f for aten::sin"], "operator": LOCATED},
+     "the case's own mods.f for aten::sin, or the exporter, is wrong", "aten.index_add is exported"),
+    ({"fault": "exporter", "operator": {**LOCATED, "how": "path"}}, "the TorchScript exporter is wrong", "branch"),
+    ({"fault": "exporter", "exporter": "onnx"}, "the file is wrong", "WrongValue"),
+    ({"fault": "exporter", "shipped": "net.onnx"}, "net.onnx is wrong", "WrongValue"),
+    ({"fault": "runtime", "parts_at": {"operator": "TopK", "how": "parts", "by": "openvino"}},
+     "ONNX Runtime is wrong", "TopK computes other values"),
+    ({"fault": "runtime", "conclusion": "optimizer", "optimizer": {"of": "onnxruntime", "passes": ["GeluFusion"]}},
+     "ONNX Runtime's optimizer is wrong", "GeluFusion changes"),
+    ({"fault": "precision", "precision": "fp16"}, "the conversion to fp16 costs too much", "WrongValue"),
+    ({"fault": "reference"}, "PyTorch itself is wrong", "WrongValue"),
+    ({"fault": "case", "stage": "declare", "error": "NoSuchDraw"}, "the case needs a change", "6 of 18"),
+    ({"fault": None}, "it is open who is wrong", "WrongValue"),
+    ({"fault": None, "unexplained": True}, "nobody was asked yet who is wrong", "WrongValue"),
+    ({"status": "xpassed"}, "a declared failure does not happen any more", "6 of 18"),
+])  # fmt: skip
+def test_the_first_lines_say_who_and_what(record, who, what):
+    made = block(record)
+    assert made.who == who and what in made.what
+
+
+def test_the_cell_that_was_explained_speaks_for_its_cause_and_the_others_are_a_line():
+    first = red(id="b", opset=18, fault="exporter", operator=LOCATED)
+    others = [dict(first, id=str(number), opset=number, explained_with="b", worst=None) for number in range(9, 14)]
+    rows = dict(block(*others, first).rows)
+    assert "expected 0.102" in rows["effect"][0]
+    assert rows["cells"] == ("net, torchscript, opset 9, 10, 11, 12, 13, 18: ONNX Runtime fp32 (accuracy)",)
+
+
+@pytest.mark.parametrize("width", [40, 60, 118])
+def test_lines_fit_but_for_what_is_to_be_copied(width):
+    made = block(red(fault="exporter", operator=LOCATED, witnesses=WITNESSES, command="pytest -k " + "x" * 200))
+    told = list(lines(made, 1, 1, width))
+    copied = [line for line in told if "x" * 200 in line or "cases/mods.py" in line or "conformance explain" in line]
+    assert all(len(line) <= max(width, 33) for line in told if line not in copied) and len(copied) == 3
+    assert len(told) <= 30 or width == 40
+
+
+def test_what_others_wrote_does_nothing():
+    made = block(red(fault="exporter", reason="\x1b[31m\n::error::x", operator={**LOCATED, "source": "\x1b[2J"}))
+    assert all(line.isprintable() for line in lines(made, 1, 400, 80))
+
+
+@pytest.mark.parametrize("case", ["网络模型", "n" * 200])
+def test_names_of_cases_may_be_long_or_in_any_script(case):
+    assert any(case[:20] in line for line in lines(block(red(case=case, fault="exporter")), 1, 1, 60))
