@@ -6,7 +6,7 @@ import pytest
 
 from conformance.records.causes import by_likeness, explained, is_same_error, share
 from conformance.records.record import Record
-from tests.kit.runs import run_pytest
+from tests.kit.runs import run_command, run_pytest
 
 MODULES = """
 import os, signal
@@ -48,11 +48,11 @@ unexported:
 """
 
 
-def run(folder, *options):
+def run(folder, *options, **more):
     (folder / "cases").mkdir()
     (folder / "cases/mods.py").write_text(MODULES)
     (folder / "cases/all.yaml").write_text(CASES)
-    return run_pytest(folder, "--pyargs", "conformance", *options)
+    return run_pytest(folder, "--pyargs", "conformance", *options, **more)
 
 
 def red(outcome):
@@ -82,6 +82,45 @@ def test_cells_that_stop_with_the_same_words_are_one_cause(by_default):
 def test_the_junit_file_has_the_explanations(by_default):
     text = (by_default.folder / "junit.xml").read_text()
     assert "aten.sin" in text and '<property name="fault" value="exporter"' in text
+
+
+def test_the_terminal_shows_findings_first_and_their_cells_with_vv(by_default):
+    text = by_default.text
+    (wrong,) = {
+        one["explained_with"] or one["id"] for one in red(by_default).values() if "accuracy[flipped" in one["id"]
+    }
+    assert text.index("1 of ") < text.index("= conformance =") < text.index("\nFAILED ")
+    assert text.count("aten.sin is exported as") == 2 and "FAILURES" not in text and f"{wrong}\n" not in text
+    (folder,) = {path.name for path in (by_default.folder / ".conformance/failing").iterdir() if path.is_symlink()}
+    assert f"conformance explain {folder}" in text and f".conformance/failing/{folder}/smallest/repro.py" in text
+
+
+def test_a_finding_is_explained_by_its_id(by_default):
+    id = next(path.name for path in (by_default.folder / ".conformance/failing").iterdir() if path.is_symlink())
+    told = run_command(by_default.folder, "explain", id)
+    assert told.text.count("at fault: the exporter") == len([one for one in red(by_default) if "[flipped" in one])
+    assert "conformance findings lists what is red" in run_command(by_default.folder, "explain", "0badf00d").text
+
+
+INTERRUPTED = """
+import os, signal, threading
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session):
+    result = yield
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return result
+"""
+
+
+def test_ctrl_c_while_explaining_leaves_every_verdict(tmp_path, by_default):
+    stopped = run(tmp_path, "-vv", plugin=INTERRUPTED, own_process=True)
+    assert stopped.code == 1 and "red cells are not explained (Ctrl-C)" in stopped.text
+    assert {name: one["error"] for name, one in red(stopped).items()} == {
+        name: one["error"] for name, one in red(by_default).items()
+    }
+    assert all(f"{name} ____" in stopped.text for name in red(stopped))
 
 
 def test_without_explanations_the_verdicts_and_the_exit_code_are_the_same(tmp_path, by_default):
