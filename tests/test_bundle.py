@@ -348,7 +348,8 @@ def test_a_failing_cell_leaves_a_bundle_that_shows_the_failure_without_pytorch_u
     done = run_suite(tmp_path)
     record = done.records[ID]
     assert (record["status"], record["fault"]) == ("failed", "exporter")
-    assert f"conformance replay {record['bundle']} --runtime onnxruntime" in done.text
+    assert f"conformance replay {record['bundle']} --runtime onnxruntime" in done.failure(ID)
+    assert str(record["bundle"]) in done.text
     bundle = Bundle(tmp_path / record["bundle"])
     (entry,) = bundle.entries
     assert len(entry.sets) == 1 and entry.own_code == ["aten::asinh"]

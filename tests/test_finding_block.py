@@ -87,7 +87,9 @@ def test_the_cell_that_was_explained_speaks_for_its_cause_and_the_others_are_a_l
     others = [dict(first, id=str(number), opset=number, explained_with="b", worst=None) for number in range(9, 14)]
     rows = dict(block(*others, first).rows)
     assert "expected 0.102" in rows["effect"][0]
-    assert rows["cells"] == ("net, torchscript, opset 9, 10, 11, 12, 13, 18: ONNX Runtime fp32 (accuracy)",)
+    assert rows["cells"] == (
+        "net (cases/net.yaml:3), torchscript, opset 9, 10, 11, 12, 13, 18: ONNX Runtime fp32 (accuracy)",
+    )
 
 
 @pytest.mark.parametrize("width", [40, 60, 118])

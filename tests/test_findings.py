@@ -133,7 +133,7 @@ def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where():
         "ONNX Runtime's optimizer is wrong",
         "GeluFusionL2 changes what the model computes",
     )
-    assert ("cells", ("a, torchscript, opset 13, 17: ONNX Runtime fp32 (accuracy)",)) in block.rows
+    assert ("cells", ("a (cases/a.yaml:3), torchscript, opset 13, 17: ONNX Runtime fp32 (accuracy)",)) in block.rows
 
 
 def test_names_of_others_are_harmless():

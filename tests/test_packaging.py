@@ -21,7 +21,7 @@ OF_LATER_PYTHON = ("tomllib",)
 """Modules of the standard library that the oldest Python does not have."""
 
 BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "onnx_ir": "onnxscript", "pydantic_core": "pydantic",
-              "xdist": "pytest_xdist"}  # fmt: skip
+              "xdist": "pytest_xdist", "_pytest": "pytest"}  # fmt: skip
 """Modules that come with a package of another name."""
 
 

@@ -26,6 +26,7 @@ from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable, attempt
 from conformance.export.answers import KeptAnswers
 from conformance.export.model_store import Stored
+from conformance.records.explanation import unexplained
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.evaluator_rules import has_half
 from conformance.runtimes.onnxruntime import PROVIDER as CPU
@@ -78,7 +79,8 @@ def check_accuracy(run: CellRun) -> None:
             run.note_changes()
             put_off = bool(stop.details.get("unexplained"))
             if put_off and _is_evaluator_by_default(run) and explainer.example is not None:
-                stop.fault = ask(stop, explainer.example).fault  # which decides whether the evaluator is believed
+                # which decides whether the evaluator is believed
+                unexplained(stop, known=ask(stop, explainer.example).fault)
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
                 raise Unavailable(

@@ -89,6 +89,14 @@ class Explaining:
         finally:
             self._show("")
 
+    def name_folders(self) -> None:
+        """Give the folders of all findings their ids: where cells ran on a cluster, each was explained there."""
+        from conformance.records.record import Record
+
+        for told in [*self.red.values()]:
+            if told["bundle"] and not (told["unexplained"] or told["explained_with"]):
+                self._replace(Record.from_dict(told))
+
     def leave(self, why: str) -> None:
         """Explain nothing, as the run was broken off."""
         self._why_left = why

@@ -82,6 +82,8 @@ class Session:
             self.explaining.leave("the run was broken off")
         else:
             self.explaining.run()
+            if self.clustered is not None:
+                self.explaining.name_folders()
         self.close(finished=not broken_off)
         records = self.writing.records
         if self.gating.asked_for and records:

@@ -303,7 +303,9 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return one line for each case and exporter: its opsets, runtimes with precisions, and checks."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
-        groups.setdefault((str(cell["case"]), str(cell["exporter"])), []).append(cell)
+        source = cell.get("source") or {}
+        place = f" ({source['file']}:{source['line']})" if source.get("file") else ""
+        groups.setdefault((f"{cell['case']}{place}", str(cell["exporter"])), []).append(cell)
     told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
     more = len(told) - MOST_CELLS
     return (*told[:MOST_CELLS], *([f"and {more} more groups of cells"] if more > 0 else []))

@@ -247,7 +247,8 @@ def test_a_run_names_the_operator_that_parts_as_one_finding(tmp_path):
     records = [record for record in outcome.records.values() if record["check"] == "accuracy"]
     small = [record["smallest"] for record in records]
     assert (tmp_path / small[0]["repro"]).is_file() and small[1] == {"as": records[0]["id"]}
-    assert f"  parts first at cases/pool.yaml:1  {source}  (aten.avg_pool2d)" in outcome.text
+    assert f"  where      cases/pool.yaml:1  {source}" in outcome.text
+    assert "aten.avg_pool2d is exported as" in outcome.text
     assert "2 red cells: 1 finding" in outcome.text
 
 
