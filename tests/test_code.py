@@ -5,9 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 from conformance import HOME
+from tests.kit.imports import imported, modules
 
 IGNORED = 15
 """The most lines that the type checker may leave out, each with a reason."""
@@ -17,36 +17,11 @@ WIDE = {"Exception": 30, "BaseException": 15}
 
 QUESTIONS = 20
 """The most docstrings that may open with such a word."""
-FILES = sorted(file for file in HOME.rglob("*.py") if "starter" not in file.parts)
+FILES = modules()
 
 
-def name_of(file: Path) -> str:
-    parts = file.relative_to(HOME.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imported(tree: ast.Module) -> Iterator[str]:
-    """Modules and names of modules that are imported, also inside functions, but not for the type checker alone."""
-    for_types = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for statement in node.body
-        for part in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in for_types:
-            yield from (name for alias in node.names for name in (f"{node.module}.{alias.name}", f"{node.module}"))
-
-
-def test_no_modules_import_each_other():
-    names = {name_of(file): file for file in FILES}
-    graph = {}
-    for name, file in names.items():
-        found = list(imported(ast.parse(file.read_text(encoding="utf-8"))))
-        # ``from package import module`` needs the module, and not what the package holds
-        needed = {full if full in names else module for full, module in zip(found[::2], found[1::2], strict=True)}
-        graph[name] = needed & {*names}
+def test_no_modules_import_each_other_nor_for_their_types():
+    graph = {file: {other for _, other in imported(file)} for file in FILES}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 

@@ -1,15 +1,14 @@
 """Who may import whom: folders import from those below them only; what has to start fast, or runs where there is no
 PyTorch, needs neither torch nor a runtime."""
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance import HOME
+from tests.kit.imports import imported, modules
 
 ORDER = (
     "plugin", "__main__", "api", "cli", "commands", "cluster", "versions", "draft", "repairs", "sensitivity",
@@ -20,38 +19,10 @@ ORDER = (
 """From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
 
 
-def modules() -> list[Path]:
-    return sorted(file for file in HOME.rglob("*.py") if file.name != "module.py" or file.parent.name != "starter")
-
-
 def room(path: Path) -> str:
     """The folder or module at the top of the package that a file belongs to."""
     first = path.relative_to(HOME).parts[0].removesuffix(".py")
     return "plugin" if first.startswith("test_") else first
-
-
-def imported(file: Path) -> Iterator[tuple[int, Path]]:
-    """What a module imports of this package, with the line; also inside functions and for type checkers."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{file}:{node.lineno}: imports are absolute"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == HOME.name:
-                yield node.lineno, _file(parts[1:])
-
-
-def _file(parts: list[str]) -> Path:
-    for end in range(len(parts), 0, -1):
-        place = HOME.joinpath(*parts[:end])
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if file.is_file():
-                return file
-    return HOME / "__init__.py"
 
 
 def test_every_folder_has_its_place():

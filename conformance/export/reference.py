@@ -274,7 +274,7 @@ class Reference:
         """Return whether there is a float64 form, which is made when it is first needed."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
             make, uncalled = copied if self.changed_by_calls else _sharing, self._uncalled
-            twin = attempt(lambda: make(uncalled.in_float64))
+            twin = attempt(lambda: make(uncalled.in_float64))  # an ONNX file may have no form in float64
             if isinstance(twin, Exception):
                 self.oracle_missing = describe(twin, self.folder.path)
             else:

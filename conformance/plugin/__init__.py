@@ -20,7 +20,8 @@ from conformance.plugin import options
 from conformance.plugin.findings_first import FindingsFirst
 from conformance.plugin.ordering import TELLS, cell_of
 from conformance.plugin.properties import describe
-from conformance.plugin.session import STARTED_BY, Session
+from conformance.plugin.session import Session
+from conformance.plugin.session_parts import STARTED_BY
 from conformance.plugin.terminal import Terminal
 from conformance.records.sanitize import block, one_line
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from conformance.cluster.run_description import Run
     from conformance.plan.cell import Cell
     from conformance.plugin.options import Options
-    from conformance.plugin.session import Session
+    from conformance.plugin.session_parts import Parts
     from conformance.records.record import Record
 
 ADDRESS = re.compile(r"local:[1-9][0-9]{0,3}|[a-z]+://\S+")
@@ -38,7 +38,7 @@ alone when all others have ended; otherwise short cases come first."""
 class Clustered:
     """Hooks of a session with ``--cluster``, and what the rest of the session asks of the cluster."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Parts) -> None:
         self._session, self._options = session, session.options
         self._cluster: Cluster | None = None
         self._made: dict[str, Made] = {}
@@ -276,7 +276,7 @@ def _words_of_stated_needs(case: Any) -> set[str]:
     return {f"package {name}" for name in packages} | {f"command {name}" for name in commands}
 
 
-def check(options: Options) -> None:
+def check_options(options: Options) -> None:
     """UsageError for options that do not go together."""
     if options["cluster"] is None:
         if options["cluster_needs"] is not None:

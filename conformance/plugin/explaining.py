@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conformance.plan.cell import Cell
-    from conformance.plugin.session import Session
+    from conformance.plugin.session_parts import Parts
+    from conformance.plugin.writing import Writing
     from conformance.records.record import Record
     from conformance.worker.isolation import OnWait, Worker
 
@@ -30,8 +31,10 @@ BUDGET = 120.0
 class Explaining:
     """Keeps the red cells of a run, and has their causes explained at its end."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Parts, writing: Writing, workers: Callable[[int], list[Worker]]) -> None:
+        """``workers`` gives up to so many that do nothing."""
         self._session, self._options = session, session.options
+        self._writing, self._workers = writing, workers
         self.red: dict[str, dict[str, Any]] = {}
         """The whole records of red cells, by id, in the order of the run."""
         self.reports: dict[str, pytest.TestReport] = {}
@@ -127,7 +130,7 @@ class Explaining:
             return explain
 
         jobs = dict(enumerate(groups))
-        pool = Pool(self._session.workers(len(groups)), explainer, _InOrder(jobs, deadline), jobs, _leave)
+        pool = Pool(self._workers(len(groups)), explainer, _InOrder(jobs, deadline), jobs, _leave)
         pool.start()
         try:
             for _ in pool.results():
@@ -146,7 +149,7 @@ class Explaining:
             self._name_folder(record)
         told = record.as_dict()
         self.red[record.id] = told
-        self._session.writing.replace(told)
+        self._writing.replace(told)
         report = self.reports[record.id]
         report.user_properties = self._session.properties.shared(describe(told))
         report.longrepr = text.failure(told)

@@ -17,7 +17,6 @@ from conformance import HOME
 from conformance.commands import option_types
 from conformance.disk.stores import DEFAULT_STORE, LIMIT, bytes_of
 from conformance.errors import UserError
-from conformance.plugin import clustered
 from conformance.records.processor import INSTRUCTIONS
 from conformance.records.sanitize import block
 from conformance.runtimes import registry
@@ -231,7 +230,6 @@ class Options:
         self.cell_workers()
         self.cell_memory()
         self.store_limit()
-        clustered.check(self)
         if self["shard_durations"] is not None and self["shard"] is None:
             raise pytest.UsageError("--shard-durations says how shards are cut: give --shard I/N with it")
         if self["shard_durations"] is not None and not (self.folder / self["shard_durations"]).exists():

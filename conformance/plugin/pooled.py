@@ -16,7 +16,7 @@ from conformance.plugin.waiting import SLOW_SECONDS, Waiting
 if TYPE_CHECKING:
     from conformance.checks.pool import Doing, Pool
     from conformance.plan.cell import Cell
-    from conformance.plugin.session import Session
+    from conformance.plugin.session_parts import Parts
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Pooled:
     """Hooks of a session whose cells run in several workers."""
 
-    def __init__(self, session: Session, workers: int) -> None:
+    def __init__(self, session: Parts, workers: int) -> None:
         self._session, self._options, self._count = session, session.options, workers
         self._pool: Pool[Cell, Record] | None = None
         self._waiting: Waiting | None = None

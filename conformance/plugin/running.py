@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from conformance.disk.stores import DEFAULT_STORE
 from conformance.plugin.waiting import Waiting
@@ -14,10 +14,10 @@ from conformance.runtimes import registry
 
 if TYPE_CHECKING:
     from conformance.checks.runner import Runner
+    from conformance.cluster.coordinator import Made
     from conformance.depends.fingerprint import Fingerprints
     from conformance.plan.cell import Cell
     from conformance.plan.settings import Settings
-    from conformance.plugin.clustered import Clustered
     from conformance.plugin.options import Options
     from conformance.plugin.progress import Progress
     from conformance.plugin.saying import Saying
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 _REASONS = 5
 """Reasons that a record gives why it was made again."""
+
+
+class Elsewhere(Protocol):
+    """The part of ``clustered.Clustered`` that is needed here."""
+
+    def made(self, cell: Cell) -> Made | None: ...
+
+    def hosts(self) -> dict[str | None, list[dict[str, Any]]]: ...
+
+    def absence(self, runtime: str | None) -> str | None: ...
 
 
 class Running:
@@ -45,7 +55,7 @@ class Running:
         self._absences: dict[str | None, str | None] = {}
         self.following: Cell | None = None
         """The cell after the current one."""
-        self.clustered: Clustered | None = None
+        self.clustered: Elsewhere | None = None
         """Where cells run on a cluster."""
         self.given: Record | None = None
         """What a worker of several has made of the cell whose test runs next."""

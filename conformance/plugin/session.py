@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.plugin.clustered import Clustered
+from conformance.plugin.clustered import Clustered, check_options
 from conformance.plugin.explaining import Explaining
 from conformance.plugin.gating import Gating
-from conformance.plugin.options import Options
-from conformance.plugin.ordering import Ordering
-from conformance.plugin.planning import Planning
 from conformance.plugin.pooled import Pooled
-from conformance.plugin.progress import Progress
-from conformance.plugin.properties import Properties
-from conformance.plugin.running import Running
-from conformance.plugin.saying import Saying
+from conformance.plugin.session_parts import Parts, end_with_run
 from conformance.plugin.session_store import Keeping
 from conformance.plugin.writing import Writing
 
@@ -27,21 +19,15 @@ if TYPE_CHECKING:
     from conformance.worker.isolation import Worker
 
 
-class Session:
+class Session(Parts):
     """The parts of one pytest session."""
 
     def __init__(self, config: pytest.Config) -> None:
         """UsageError where the options cannot be used."""
         if any(Path(argument.partition("::")[0]).name == "conformance" for argument in config.args):
             end_with_run(config)  # the suite was named, as it mostly is; in other sessions it is met while collecting
-        self.options = Options(config)
-        self.options.take_case_paths()
-        self.options.check()
-        self.saying = Saying(config)
-        self.planning = Planning(self.options, self.saying, self._begin_cells)
-        self.ordering = Ordering(self.options)
-        self.progress = Progress(config, self.ordering)
-        self.running = Running(self.options, self.progress, self.saying)
+        super().__init__(config)
+        check_options(self.options)
         self.clustered: Clustered | None = None
         """Where the cells run on a cluster."""
         if self.options["cluster"] is not None:
@@ -52,15 +38,9 @@ class Session:
         self.writing = Writing(self.options, self.planning.cut, self.clustered)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
-        self.explaining = Explaining(self)
-        self.properties = Properties()
+        self.explaining = Explaining(self, self.writing, self.workers)
         self.mixed_up = False
         """Whether a test came with the record of another cell."""
-
-    def _begin_cells(self) -> None:
-        """Called in each process that will run cells, before it reads them."""
-        end_with_run(self.options.config)
-        self.running.prepare()
 
     @property
     def has_cells(self) -> bool:
@@ -117,17 +97,3 @@ class Session:
         self.running.close()
         if self.clustered is not None:
             self.clustered.close()
-
-
-STARTED_BY = "conformance_started_by"
-"""Under which the process of the terminal tells those of xdist its number."""
-
-
-def end_with_run(config: pytest.Config) -> None:
-    """Has the kernel end a process of xdist with the run: by itself it would go on reading cases until it next
-    listens, and the records that it makes go nowhere. One on another host has another parent, and ends by itself."""
-    told: dict[str, object] = getattr(config, "workerinput", {})
-    if told.get(STARTED_BY) == os.getppid():
-        from conformance.worker.children import signalled_with_parent
-
-        signalled_with_parent(signal.SIGKILL)

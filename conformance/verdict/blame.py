@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +95,9 @@ def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop:
         return None
     if stop.error in ("WrongCount", "WrongLength", "WrongDtype"):
         return None
-    ask = partial(walk, suspect.model, suspect.libraries, example.inputs)
-    walked = or_else(None, lambda: aside.ask(ask, WALK_SECONDS))
+    walked = or_else(
+        None, lambda: aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)
+    )
     if walked is None:
         return None
 
@@ -246,9 +246,10 @@ def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
 
 def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array]) -> bool:
     """Return whether the suspect gives PyTorch's float64 outputs, rounded to the dtypes that are compared."""
-    if suspect.session is None or len(exact) != len(example.wanted):
+    session = suspect.session
+    if session is None or len(exact) != len(example.wanted):
         return False
-    got = or_else(None, partial(suspect.session.run, example.inputs))
+    got = or_else(None, lambda: session.run(example.inputs))
     if got is None:
         return False
     rounded = [output.astype(right.dtype) for output, right in zip(exact, example.wanted, strict=True)]

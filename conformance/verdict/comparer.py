@@ -154,12 +154,17 @@ class Comparer(ABC):
 
     def _run(self, block: Iterable[_Step]) -> None:
         """Has the runtime answer, up to the first example that fails."""
-        assert self.session is not None
+        session = self.session
+        assert session is not None
+
+        def run(step: _Step) -> list[Array]:
+            return session.run(step.example.inputs)
+
         with spending(self._seconds, "run"):
             for step in block:
                 if step.failure is None:
                     self._note(step.example.draw, "run")
-                    got = attempt(partial(self.session.run, step.example.inputs))
+                    got = attempt(partial(run, step))
                     if isinstance(got, Exception):
                         step.failure = Stopped("run", type(got).__name__, self.said(got))
                         step.failure.__cause__ = got

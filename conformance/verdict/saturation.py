@@ -14,7 +14,6 @@ switch is asked about the same model with activations in uint8 from the start, w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,8 +142,9 @@ def ask_about(
     config: Mapping[str, str],
 ) -> None:
     """Find out what ONNX Runtime, whose answer is wrong, answers with kernels that cannot saturate."""
-    assert comparer.session is not None
-    got = or_else(None, partial(comparer.session.run, example.inputs))
+    session = comparer.session
+    assert session is not None
+    got = or_else(None, lambda: session.run(example.inputs))
     if got is None:  # only a wrong answer is explained here
         return
 
