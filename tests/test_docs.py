@@ -56,6 +56,8 @@ def test_the_index_leads_to_every_page():
 
 MADE = ("options.md", "case-reference.md", "records.md")
 """With a table of texts in the code."""
+ODD_WORDS = r"\b(held (?:against|to)|told|anew|woken|mend(?:ed)?|laid to|owed|is due|parts? first|they part)\b"
+"""Others are plainer: compared with, reported, rebuilt, corrected, attributed to, expected, first wrong operator."""
 PROSE, UNRELEASED, IN_A_CELL, ENTRIES, BEFORE_A_TABLE = 30_000, 1_500, 40, 40, 120
 
 
@@ -89,6 +91,13 @@ def test_a_cell_of_a_table_is_short(page):
 def test_evidence_begins_with_a_table(page):
     before, found, _ = page.read_text(encoding="utf-8").partition("\n|")
     assert found and len(before.split()) <= BEFORE_A_TABLE
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_uses_plain_words(page):
+    if page.name not in (*MADE, "CHANGELOG.md") and page.parent.name != "evidence":
+        prose = re.sub(r"^```.*?^```|^ {4}[^\n]*$|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        assert re.findall(ODD_WORDS, prose) == []
 
 
 MAKERS = {"Stopped": 1, "stopping": 3, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}

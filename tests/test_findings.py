@@ -212,7 +212,7 @@ def test_entries_are_written_and_refused_until_they_say_because(tmp_path, capsys
     assert "say because:" in capsys.readouterr().out
     after = file.read_text(encoding="utf-8")
     assert after != before
-    with pytest.raises(CaseFileError, match="because: say the fact behind the failure"):
+    with pytest.raises(CaseFileError, match="because: give the reason for the failure"):
         load(file)
     file.write_text(after.replace('because: ""', "because: known"), encoding="utf-8")
     (case, *_) = load(file)

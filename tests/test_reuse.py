@@ -111,7 +111,7 @@ def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder):
 
 @pytest.mark.parametrize("arguments, text", [
     (["--reuse", "nowhere"], "--reuse"), (["--reuse", "cases"], "there is no run"),
-    (["--reuse", "reports/first", "--random"], "--random draws anew"),
+    (["--reuse", "reports/first", "--random"], "--random draws other examples"),
 ])  # fmt: skip
 def test_what_cannot_be_reused_is_a_usage_error(folder, arguments, text):
     outcome = run_suite(folder, *arguments)

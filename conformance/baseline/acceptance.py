@@ -213,4 +213,4 @@ def _check_reason(chosen: Sequence[Change], because: str) -> None:
     if regressions and not because:
         first = regressions[0]
         more = f" and {len(regressions) - 1} more" if len(regressions) > 1 else ""
-        raise UserError(f"{first.id} ({first.kind}){more}: say because of what a regression is accepted")
+        raise UserError(f"{first.id} ({first.kind}){more}: a regression needs a reason: --because")

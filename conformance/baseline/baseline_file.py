@@ -94,7 +94,7 @@ def read(file: Path) -> tuple[str, list[Entry]]:
         try:
             line = check(value)
         except UserError as error:
-            raise UserError(f"{where}: {error}; restore the line from git, or accept the cell anew") from None
+            raise UserError(f"{where}: {error}; restore the line from git, or accept the cell again") from None
         if line["id"] in seen:
             first = seen[line["id"]]
             raise UserError(f"{where}: {line['id']} is also in line {first}; after a merge both stayed: delete one")
@@ -109,7 +109,7 @@ def write(file: Path, header: str, entries: Sequence[Entry]) -> None:
     for entry in sorted(entries, key=lambda entry: str(entry.line["id"])):
         name, its_case = entry.line["id"], expand(entry.line)["case"]
         if name == last:
-            raise UserError(f"{name} is there twice; make that run again, or merge its parts anew")
+            raise UserError(f"{name} is there twice; run again, or merge its parts again")
         if its_case != case:
             texts.append("")
         texts.append(entry.text)
@@ -145,7 +145,7 @@ def _check_head(header: Any, where: str) -> None:
     if version != VERSION:
         raise UserError(
             f"{where}: is a baseline of format {version}, this version knows format {VERSION}; "
-            "use the version of conformance that wrote it, or make it anew"
+            "use the version of conformance that wrote it, or make it again"
         )
     if not isinstance(header.get("environment"), dict):
         raise UserError(f"{where}: has no environment; restore the line from git")

@@ -106,7 +106,7 @@ def by_id(records: Iterable[Record], run_name: str) -> dict[str, Record]:
     records_by_id: dict[str, Record] = {}
     for record in records:
         if record["id"] in records_by_id:
-            raise UserError(f"{run_name} has {record['id']} twice; make that run again, or merge its parts anew")
+            raise UserError(f"{run_name} has {record['id']} twice; run again, or merge its parts again")
         records_by_id[record["id"]] = record
     return records_by_id
 

@@ -71,7 +71,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """``(2, 4)`` of ``2/4``."""
     match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text.strip())
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UserError(f"--shard: '{text}' is not which of how many, such as 2/4")
+        raise UserError(f"--shard: '{text}' is no shard: write I/N, such as 2/4")
     return int(match[1]), int(match[2])
 
 

@@ -80,7 +80,7 @@ class When(Says):
 
 def _require_text(value: object) -> object:
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise ValueError("say the fact behind the failure, in a sentence")
+        raise ValueError("give the reason for the failure, in a sentence")
     return value
 
 

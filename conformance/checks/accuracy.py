@@ -84,13 +84,13 @@ def check_accuracy(run: CellRun) -> None:
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
                 raise Unavailable(
-                    f"only ONNX's evaluator gives other values ({stop.error}), {in_doubt}, of which its word shows "
+                    f"only ONNX's evaluator gives other values ({stop.error}), {in_doubt}, where its answer proves "
                     "nothing; runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
             if _uninvited(run, stop) and not explainer.is_declared(stop):
                 raise Unavailable(
-                    f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "
-                    "runtimes: [onnx-reference, onnxruntime] would insist on it"
+                    f"the ONNX specification's evaluator stops with {stop.error}, and nothing shows that the model "
+                    "is wrong; runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
             if put_off:
                 raise

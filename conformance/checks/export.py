@@ -66,7 +66,7 @@ def _check_unused(run: CellRun) -> None:
         for seed in range(OTHER_VALUES):
             others = run.prepared.maker(Draw(sizes, "plain", seed))
             if not same(right, _answers(run, {**inputs, name: others[name]})):
-                text = f"forward does use {name}: its outputs hang on its values; take it out of unused"
+                text = f"forward does use {name}: its outputs depend on it; take it out of unused"
                 raise Stopped("declare", "UsedInput", text, "case")
 
 

@@ -403,7 +403,7 @@ class CellRun:
         """Stopped where the exported model is at another opset than was asked for, or is no valid ONNX."""
         facts = stored.facts
         if facts.opset != self.cell.opset:
-            text = f"the model is at opset {facts.opset}, asked for was {self.cell.opset}"
+            text = f"the model is at opset {facts.opset} instead of {self.cell.opset}"
             raise Stopped("check", "WrongOpset", text, "exporter")
         if facts.invalid:
             error, text = facts.invalid

@@ -146,7 +146,7 @@ def parameters(module: Any) -> dict[str, bool]:
         return dict.fromkeys(needed, False)
     main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
     if not main:
-        raise Stopped("declare", "NoInput", "forward takes no inputs that can be told; say them with --input", "case")
+        raise Stopped("declare", "NoInput", "the inputs of forward cannot be guessed; give them with --input", "case")
     more = ["attention_mask"] if main == "input_ids" and any(one.name == "attention_mask" for one in plain) else []
     return dict.fromkeys([main, *more], True)
 

@@ -384,7 +384,7 @@ class Options:
         from conformance.records.run_file import read_run
 
         if self["random"]:
-            raise pytest.UsageError("--random draws anew, --reuse does not run what has run: give one of them")
+            raise pytest.UsageError("--random draws other examples, --reuse keeps earlier results: give one of them")
         try:
             _, records = read_run(self.folder / self["reuse"])
         except (UserError, OSError) as error:

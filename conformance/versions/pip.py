@@ -66,5 +66,5 @@ def run_command(command: Sequence[str], what: str) -> str:
     if done.returncode:
         said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         errors = [line for line in said if line.startswith("ERROR")] or said or [f"exit {done.returncode}"]
-        raise UserError(f"{what} cannot be had: {errors[-1].removeprefix('ERROR: ')}")
+        raise UserError(f"{what} cannot be installed: {errors[-1].removeprefix('ERROR: ')}")
     return done.stdout

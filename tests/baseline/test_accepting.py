@@ -50,7 +50,7 @@ def test_what_is_accepted_stays_told_and_no_longer_counts(tmp_path):
     (["export[case1-*"], {}, "matches no change; near it"),
     (["*case1*"], {"kinds": ["slower"]}, "has no change of kind slower, but: newly failing"),
     (["*case1*"], {"kinds": ["slow"]}, "there is no kind 'slow'; did you mean 'slower'?"),
-    (["*case1*"], {"because": "  "}, "say because of what a regression is accepted"),
+    (["*case1*"], {"because": "  "}, "a regression needs a reason: --because"),
     ([], {}, "name what to accept"),
 ])  # fmt: skip
 def test_a_name_that_accepts_nothing_is_an_error(tmp_path, patterns, more, said):
@@ -128,7 +128,7 @@ def test_another_failure_than_the_accepted_one_is_a_regression(tmp_path):
 def test_the_first_baseline_is_made_by_accepting_a_run(tmp_path):
     file = tmp_path / "new" / "baseline.jsonl"
     after = run(record(), record("export[two-dynamo-op20]", **FAILED))
-    with pytest.raises(ValueError, match=r"newly failing.*say because"):
+    with pytest.raises(ValueError, match=r"newly failing.*needs a reason"):
         accept(file, after, ["*"])
     assert not file.exists()
     accept(file, after, ["*"], because="known since 1.0")

@@ -89,7 +89,7 @@ def test_a_release_that_cannot_be_had_is_one_sentence(wheels, tmp_path, version,
 
 def test_packages_that_cannot_be_had_together_leave_no_half_environment(wheels, tmp_path):
     (wheels / "arrays-1.0-py3-none-any.whl").unlink()
-    with pytest.raises(UserError, match=r"torch 2.9.0 for Python .* cannot be had: No matching .* arrays==1.0"):
+    with pytest.raises(UserError, match=r"torch 2.9.0 for Python .* cannot be installed: No matching .* arrays==1.0"):
         made(tmp_path / "environments", "2.9.0")
     assert not [*tmp_path.glob("environments/*/")]
 
