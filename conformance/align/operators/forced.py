@@ -32,6 +32,9 @@ ALONE = Limit(share=1e-5, floor=0.1)
 FOLDED = 50.0
 """Times what two kernels may differ by, within which a tensor is that of the operator after: folding rounds anew."""
 
+UNDEFINED = frozenset({"aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided"})
+"""Operators whose values are whatever lies in memory."""
+
 
 @dataclass
 class Parting:
@@ -95,7 +98,8 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
             members, known = [], True
             for place, (member, tensor) in enumerate(tied(program, name, right)):
                 step = Step(operator, tensor)
-                if tensor is None or tensor not in tensors or array(member) is None or name not in read:
+                unknown = tensor is None or tensor not in tensors or array(member) is None
+                if unknown or name not in read or operator.operator in UNDEFINED:
                     known, value, step.tensor = False, member, None
                 else:
                     value = _look(step, partial(picked, output, place), results, tensors, values)
