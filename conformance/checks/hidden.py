@@ -134,8 +134,10 @@ def _is_clear(step: Step) -> bool:
     parting = step.parting
     if parting is None or parting.array is None or parting.instead is None or (step.ratio or CLEAR) >= CLEAR:
         return True
+    if parting.exact is None:  # how far rounding takes it is not known
+        return False
     tolerance = DEFAULTS.get(str(parting.instead.dtype))
-    return compare([parting.array], [parting.instead], None, [tolerance], [False]).verdict == "failed"
+    return compare([parting.array], [parting.instead], [parting.exact], [tolerance], [False]).verdict == "failed"
 
 
 def _describe(parting: Parting, node: NodeProto | None) -> str:
