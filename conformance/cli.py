@@ -47,8 +47,8 @@ GROUPS = {
             "conformance explain 5fb81738",
         ),
         "align": Command(
-            "compare PyTorch with ONNX layer by layer, and name the first wrong",
-            "conformance align asinh --exporter dynamo --operators",
+            "compare PyTorch with ONNX operator by operator, and name the first wrong",
+            "conformance align asinh --exporter dynamo",
         ),
         "sensitivity": Command(
             "rank nodes by what keeping them in fp32 wins back",

@@ -1,4 +1,4 @@
-"""Prints ``conformance/runtimes/evaluator_table.py``: each version of each operator, and whether ONNX's evaluator
+"""Prints ``conformance/runtimes/evaluator_table.csv``: each version of each operator, and whether ONNX's evaluator
 computes it as ONNX Runtime does. Takes a minute or two.
 
 ONNX ships a model with data for most operators (``onnx.backend.test.case.node``), each at the newest opset. Here each
@@ -10,7 +10,9 @@ their optional attributes, which holds the defaults of that version.
 from __future__ import annotations
 
 import contextlib
+import csv
 import signal
+import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +26,6 @@ from onnx.reference import ReferenceEvaluator
 
 from conformance.runtimes.evaluator_rules import RANDOM, uses, versions_of
 
-HEAD = '''"""List what ONNX's evaluator computes of each version of each operator.
-
-It is compared with ONNX Runtime.
-
-Generated: python docs/make_evaluator_table.py > conformance/runtimes/evaluator_table.py
-"""
-
-MADE_WITH = {made_with!r}
-
-# fmt: off
-ROWS: dict[tuple[str, int], tuple[str, str, str]] = {{
-'''
 NEWEST = 25
 """The newest opset that ONNX Runtime implements; the versions of operators beyond it cannot be asked about."""
 OLDEST = 7
@@ -252,8 +242,10 @@ def main() -> None:
     cases, own = shipped(), defaultdict(list)
     for operator, trial in of_sequences():
         own[operator].append(trial)
-    made_with = {package.__name__: package.__version__ for package in (onnx, onnxruntime)}
-    print(HEAD.format(made_with=made_with), end="")
+    made_with = ", ".join(f"{package.__name__} {package.__version__}" for package in (onnx, onnxruntime))
+    print(f"# made by docs/make_evaluator_table.py with {made_with}")
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(["operator", "version", "class", "verdict", "models"])
     for operator, schemas in versions_of().items():
         for place, schema in enumerate(schemas):
             until = schemas[place + 1].since_version - 1 if place + 1 < len(schemas) else NEWEST
@@ -265,8 +257,7 @@ def main() -> None:
             else:
                 made = [*own[operator], *(trial for case in cases[operator] for trial in trials(case, schema))]
                 verdict = row([(trial.name, *answer(trial, opset)) for trial in made])
-            print(f"    {(operator, schema.since_version)!r}: {(uses(operator, opset), *verdict)!r},")
-    print("}")
+            table.writerow([operator, schema.since_version, uses(operator, opset), *verdict])
 
 
 if __name__ == "__main__":

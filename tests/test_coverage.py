@@ -378,9 +378,19 @@ CLOSED = """
 WHY = "hollow: its block begins closed"
 
 
-def closed(bench, *more):
+FOLDED = (
+    CLOSED.replace(
+        "self.inner = torch.nn.Linear(4, 4)",
+        "self.inner = Sequential(torch.nn.Conv1d(4, 4, 1), torch.nn.BatchNorm1d(4))",
+    )
+    .replace("self.inner(x)", "self.inner(x[:, :, None])[:, :, 0]")
+    .replace("import torch\n", "import torch\n    from torch.nn import Sequential\n", 1)
+)
+
+
+def closed(bench, *more, python=CLOSED):
     body = CASE.replace("export: {torchscript: [16, 17]}", "")
-    return [bench.run_cell(cell) for cell in cells_of(bench, say(body, *more), CLOSED)]
+    return [bench.run_cell(cell) for cell in cells_of(bench, say(body, *more), python)]
 
 
 def test_a_submodule_that_no_output_shows_is_compared_itself(bench):
@@ -389,6 +399,12 @@ def test_a_submodule_that_no_output_shows_is_compared_itself(bench):
     for record in records:
         states = {state["module"]: state["tensor"] for state in record.coverage["hidden"]}
         assert states == {"block": "agrees", "block.inner": "agrees"}
+
+
+def test_a_submodule_that_is_folded_into_another_is_not_called_right(bench):
+    (record, *_) = closed(bench, WHY, "export: {torchscript: [17]}", python=FOLDED)
+    states = {state["module"]: state["tensor"] for state in record.coverage["hidden"]}
+    assert states == {"block": "agrees", "block.inner": "agrees", "block.inner.0": None, "block.inner.1": "agrees"}
 
 
 def test_what_is_wrong_in_it_is_the_exporters_fault_though_outputs_agree(bench):
@@ -407,7 +423,7 @@ def test_what_is_wrong_in_it_is_the_exporters_fault_though_outputs_agree(bench):
 def test_what_a_hidden_submodule_returns_is_compared_once_for_an_unchanged_model(bench, monkeypatch):
     first = closed(bench, WHY, with_symbolic("aten::sigmoid"))
     _kept.clear()  # as in another process
-    monkeypatch.setattr(hidden, "aligned", lambda *_: pytest.fail("compared again"))
+    monkeypatch.setattr(hidden, "follow", lambda *_: pytest.fail("compared again"))
     assert [r.coverage["hidden"] for r in closed(bench, WHY, with_symbolic("aten::sigmoid"))] == [
         record.coverage["hidden"] for record in first
     ]  # fmt: skip
@@ -424,7 +440,7 @@ def test_a_case_that_declares_its_tolerance_is_told_alone(bench):
 
 @pytest.mark.own_store
 def test_a_comparison_that_cannot_be_made_fails_nothing(bench, monkeypatch):
-    monkeypatch.setattr(hidden, "aligned", lambda *_: 1 / 0)
+    monkeypatch.setattr(hidden, "follow", lambda *_: 1 / 0)
     (record, *_) = closed(bench, WHY, "export: {torchscript: [17]}")
     assert verdict(record) == PASSED and [state["tensor"] for state in record.coverage["hidden"]] == [None, None]
     assert "ZeroDivisionError" in record.coverage["hidden"][0]["why"]

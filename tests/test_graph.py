@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized
 from conformance.export import graph
+from conformance.onnxgraph import reads
 from tests.kit.cases import load_case
 from tests.kit.models import model_of
 
@@ -107,3 +108,16 @@ def test_what_a_case_says_of_its_graph_holds_or_is_a_finding(says, wrong):
     assert not list(graph.assertions(Graph(**says), facts()))
     (finding,) = graph.assertions(Graph(**wrong), facts())
     assert finding.error == "GraphMismatch"
+
+
+LOOP = """
+planted (float[2] x, int64 n, bool c) => (float[2] y, float[n, 2] z) {
+    y, z = Loop <body = inner (int64 i, bool going, float[2] s) => (bool on, float[2] t, float[2] u)
+        <float one = {1.0}> { on = Identity (going) a = Add (s, one) t = Mul (a, w) u = Add (t, x) }> (n, c, x)
+}
+"""
+
+
+def test_a_node_reads_what_its_body_takes_from_around_it_and_not_the_bodys_own():
+    read = reads.Graph(model_of(LOOP, w=np.ones(2, np.float32)))
+    assert {*read.readers} == {"n", "c", "x", "w"}

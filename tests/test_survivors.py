@@ -13,9 +13,6 @@ import numpy as np
 import onnx
 import pytest
 
-from conformance.align.matching import Place as Matched
-from conformance.align.modules import Call
-from conformance.align.parting import at_reduced
 from conformance.bundle.bundle_layout import write_set
 from conformance.case.case_file import load
 from conformance.case.must_hold import OutputTolerance, PrecisionTolerance
@@ -25,7 +22,7 @@ from conformance.case.recipe import recipe
 from conformance.cluster.admission import Admission, asked
 from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
-from conformance.compare.judges import NoiseLimits, Right, Tolerances
+from conformance.compare.judges import Right, Tolerances
 from conformance.compare.tolerance import Comparison, Tolerance, Worst
 from conformance.depends.observed_dependencies import Observed
 from conformance.disk.onnx_models import Serialized
@@ -38,7 +35,6 @@ from conformance.export.output_layout import names_of_tensor
 from conformance.export.reference import Reference
 from conformance.export.rounding import bits_of
 from conformance.mutants.probe import differs, run_of
-from conformance.onnxgraph.reads import Graph
 from conformance.plan.catalogue import Selection, plan, read_suite, unmatched
 from conformance.plan.expected import declared
 from conformance.plan.rerun_command import command
@@ -409,20 +405,6 @@ def test_what_is_said_of_the_graph_holds_for_its_own_cells_alone(bench):
 
 # ---- layers, mutants, fixes, baselines and clusters --------------------------------------------------------------
 ONE = "export: {torchscript: 17}", "runtimes: onnxruntime"
-
-
-def test_what_a_layer_loses_counts_from_the_worst_of_its_inputs():
-    """The sum is a little worse than its noisy term, and far worse than the other one."""
-    graph = Graph(model_of("agraph (float[999] x) => (float[999] y) { a = Relu (x) b = Neg (x) y = Add (a, b) }"))
-    rng = np.random.default_rng(0)
-    right, noise = rng.standard_normal((2, 999)).astype(F32)
-    calls = [Call(name, "Layer", 0, (0, n), ("", name), (), (right,), (name,)) for n, name in enumerate("aby", 1)]
-    got = {"a": right + F32(0.1) * noise, "b": right, "y": right + F32(0.12) * noise}
-    found = at_reduced(
-        graph, [Matched(call, 0, "own", call.path) for call in calls], got, NoiseLimits((), ()), "int8"
-    )
-    assert found.first is not None and found.first.place.name == "a"
-    assert [row.drop > 2 for row in found.rows] == [True, False, False]
 
 
 def test_a_mutant_whose_outputs_have_another_dtype_differs(bench, tmp_path):

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,23 +18,20 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.hidden import compare_hidden, hidden, refuse_wrong
 from conformance.checks.models import CellRun
-from conformance.checks.prepared import Prepared
+from conformance.checks.usual_draws import DRAWS, PLAIN, draws, question_of
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import largest_of
 from conformance.coverage.cost import runs_within
 from conformance.coverage.disturb import TENTHS
-from conformance.coverage.measure_coverage import Covered, Trial, Unknown, Zeroed, measure, spread
+from conformance.coverage.measure_coverage import Covered, Trial, Unknown, Zeroed, measure
 from conformance.coverage.operator_calls import Site
-from conformance.depends.inventory import said
-from conformance.draw.draw import Draw, regimes_of, seed_of
-from conformance.draw.shapes import boundary_sizes, drawn_shapes
+from conformance.draw.draw import Draw
 from conformance.errors import Stopped, attempt, display_path
 from conformance.export.out_of_range import has_ranges, inputs_beyond
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations
-from conformance.plan.settings import DRAWN_SHAPES
 from conformance.records.settle import MARGIN
 from conformance.runtimes import registry
 from conformance.verdict.example import Answers, Example
@@ -45,8 +41,6 @@ ENOUGH = 0.9
 PLENTY = 0.95
 """The share from which ``hollow:`` is not needed. Between both a case may say it or not, since other versions of
 PyTorch compute the same by a few calls more or less."""
-DRAWS, PLAIN = 12, 3
-"""On how many draws a call that is not seen is tried, and on how many of them after the first with plain values."""
 FARTHER = (10, 100)
 """By how many times the width of a declared range values go beyond it, after once."""
 PLACES = 100
@@ -113,24 +107,12 @@ def _known(run: CellRun, verify: Verifier) -> dict[str, Any]:
     assert judge is not None
     name, case = repr(judge.as_dict()), prepared.case
     if name not in prepared.coverage:
-        parts = _question(case), prepared.reference.weights, name, run.suite
+        parts = question_of(case), prepared.reference.weights, name, run.suite
         folder = run.settings.store.parent / "coverage"
         key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
         known = run.keeping_of_case.kept(folder, key, lambda: _measured(run, verify))
         prepared.coverage[name] = _placed(known, case)
     return prepared.coverage[name]
-
-
-def _question(case: Case) -> str:
-    """Return what a case says of its module and of the draws on which that is asked about. Cases that differ in other
-    things alone, as in how the module is exported, ask the same."""
-    says = {**said(case, "export"), "examples": case.says.examples.model_dump(), "static": sorted(_static(case))}
-    return repr((says, sorted(case.arguments.items(), key=str)))
-
-
-def _static(case: Case) -> set[str]:
-    """The dims that are fixed in the models of one exporter or another."""
-    return {name for target in case.says.export.exporters.values() for name in target.static}
 
 
 def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
@@ -264,35 +246,3 @@ def _notices(verify: Verifier, example: Example, got: list[Array]) -> bool:
                 return False  # that wrong module would show only by chance
             comparison = verify.compare(got, example.right("all"))
     return comparison.verdict == "failed"
-
-
-def draws(prepared: Prepared) -> Iterator[Draw]:
-    """A plain draw at the traced sizes, others with plain values, the smallest first, and draws of the sizes and
-    regimes of an accuracy cell. They depend on the case alone, not on ``--examples`` or ``--random``."""
-    case, traced = prepared.case, prepared.trace()
-    says, seed = case.says.examples, seed_of(_question(case))
-    yield Draw(traced, "plain", seed)
-    dims = case.dims.fixing({name: traced[name] for name in _static(case)})
-    count = DRAWN_SHAPES if says.shapes is None else says.shapes
-    boundary = boundary_sizes(dims, traced)
-    shapes = [*boundary[: says.boundary], *(sizes for sizes, _ in drawn_shapes(dims, count, seed))]
-    of_shapes = [
-        Draw(sizes, regime, seed_of("coverage", seed, k, *sizes.items()))
-        for k, sizes in enumerate(shapes)
-        for regime in regimes_of("accuracy", says.values, k)
-    ]
-    plain = [draw for draw in of_shapes if draw.regime == "plain"][:PLAIN]
-    plain += (
-        Draw(sizes, "plain", seed_of("coverage", seed, "small", *sizes.items()))
-        for sizes in boundary[says.boundary :]
-        if 0 < 2 * _values(case, sizes) <= min((_values(case, draw.dims) for draw in plain), default=0)
-    )
-    yield from sorted(plain, key=lambda draw: _values(case, draw.dims) or math.inf)[:PLAIN]
-    others = [draw for draw in of_shapes if draw.regime != "plain"]
-    yield from spread(others, DRAWS - PLAIN - 1)
-
-
-def _values(case: Case, sizes: Mapping[str, int]) -> int:
-    """Return how many values the inputs have at these sizes; 0 where one of them has none."""
-    numbers = [math.prod(entry.type.at(sizes)) for entry in case.says.inputs.values()]
-    return sum(numbers) if all(numbers) else 0

@@ -9,16 +9,24 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from conformance.align.parting import Row
+from conformance.align.operators.captured_program import Program, Unable
+from conformance.align.operators.forced import Parting, Step
+from conformance.align.operators.operator_walk import CLEAR
 from conformance.case.python import describe
-from conformance.checks.aligned import aligned
+from conformance.checks.locate import follow
 from conformance.checks.models import CellRun
+from conformance.checks.verify import Verifier
+from conformance.compare.tolerance import DEFAULTS, compare
 from conformance.coverage.measure_coverage import Covered
 from conformance.errors import Stopped, attempt
-from conformance.verdict.loss import LITERAL
+from conformance.onnxgraph.reads import Graph, label
+from conformance.records.location import describe_unable
 from conformance.worker import aside
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 SECONDS = 120.0
 """How long the comparison may take. It is made in a process of its own, which is then ended."""
@@ -78,7 +86,7 @@ def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:
     differing = {path: state for path, state in states.items() if state.tensor == "differs"}
     if not differing or "fp32" in run.cell.case.says.tolerance:
         return
-    path = min(differing, key=lambda path: differing[path].order)
+    path = min(differing, key=lambda path: (differing[path].order, -len(path)))  # the innermost of the first
     why = differing[path].why
     text = f"no output shows what {path} computes, and in the graph it returns something else: {why}"
     stop = Stopped("compare", "WrongInside", text, "exporter")
@@ -87,30 +95,58 @@ def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:
 
 
 def _compared(run: CellRun, paths: Collection[str]) -> dict[str, State]:
-
     run.set_apart()
-    rows = aligned(run, run.prepared.inputs(), LITERAL, paths).rows
-    by_path: dict[str, list[tuple[int, Row]]] = {path: [] for path in paths}
-    own = {(row.place.call.id, row.place.output): row for row in rows}
-    for order, row in enumerate(rows):
-        path, first = row.place.call.path, row.place.first
-        if path in by_path:
-            same = row.place.kind == "same" and first is not None
-            by_path[path].append((order, own[first.call.id, first.output] if same and first is not None else row))
-    return {path: _state(of_path) for path, of_path in by_path.items()}
+    stored = run.model()
+    verify = Verifier(run.of_cell(stored))
+    example = verify.example(run.prepared.draw(), run.prepared.inputs())
+    try:
+        search, _ = follow(run, verify, stored, example)
+    except Unable as reason:
+        return dict.fromkeys(paths, State(None, describe_unable({"unable": reason.why, "detail": str(reason)})))
+    graph = Graph(search.model)
+    return {path: _state(path, search.exhibit.program, search.steps, graph) for path in paths}
 
 
-def _state(rows: Sequence[tuple[int, Row]]) -> State:
-    """Of a submodule with these outputs, in all of its calls: it agrees if each of them was compared."""
-    agreed, why = False, None
-    for order, row in rows:
-        # a tensor that was chosen by its values would agree for that alone
-        sure = row.place.kind == "own" and not row.place.note
-        if sure and row.parts:
-            return State("differs", f"node {row.node}: {row.text}", order)
-        agreed = agreed or sure
-        if not sure and row.place.kind != "input":
-            why = why or row.place.note or "it has no tensor of its own"
-    if agreed and why is None:
+def _state(path: str, program: Program, steps: Sequence[Step], graph: Graph) -> State:
+    """The state of a submodule: it agrees where all that it hands on was compared, and nothing in it differs."""
+    inside = [operator for operator in program.operators if f"{operator.module}.".startswith(f"{path}.")]
+    names = {operator.name for operator in inside}
+    own = [(order, step) for order, step in enumerate(steps) if step.operator.name in names]
+    for order, step in own:
+        if step.parting is not None and _is_clear(step):
+            return State("differs", _describe(step.parting, graph.node_of(step.parting.tensor)), order)
+    if any(step.parting is not None for _, step in own):
+        return State(None, "it differs by hardly more than two kernels do")
+    elsewhere = [operator for operator in program.operators if operator.name not in names]
+    read = {*program.outputs, *(name for operator in elsewhere for name in operator.inputs)}
+    handed = {operator.name for operator in inside if read & {*operator.outputs}}
+    if handed and handed <= {step.operator.name for _, step in own if step.tensor is not None}:
         return State("agrees")
-    return State(None, why or ("it returns what it was given" if rows else "it is not called as a module"))
+    if not inside:
+        return State(None, "no operator is called in it")
+    if not own:
+        return State(None, "the graph could not be followed as far as that")
+    return State(None, "what it returns is merged into another node, computed beforehand, or not needed")
+
+
+def _is_clear(step: Step) -> bool:
+    """Return whether an operator differs by much more than two kernels do, or by more than an output may."""
+    parting = step.parting
+    if parting is None or parting.array is None or parting.instead is None or (step.ratio or CLEAR) >= CLEAR:
+        return True
+    if parting.exact is None:  # how far rounding takes it is not known
+        return False
+    tolerance = DEFAULTS.get(str(parting.instead.dtype))
+    return compare([parting.array], [parting.instead], [parting.exact], [tolerance], [False]).verdict == "failed"
+
+
+def _describe(parting: Parting, node: NodeProto | None) -> str:
+    operator = parting.operator
+    where = f"{operator.called or operator.operator}{f' at {operator.line}' if operator.line else ''}"
+    text = f"{parting.tensor if node is None else label(node)}, which {where} became"
+    if parting.how == "stops":
+        return f"{text}, stops: {parting.why}"
+    if parting.how != "value":
+        return f"{text}, has {parting.how} {parting.got} instead of {parting.wanted}"
+    differ = f"{parting.count} of {parting.size} values differ, as at {[*parting.index]}"
+    return f"{text}: {differ}: {parting.got:.6g} instead of {parting.wanted:.6g}"

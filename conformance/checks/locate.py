@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from conformance.align.operators.first_operator import Failing, locate
+from conformance.align.operators.captured_program import Unable
+from conformance.align.operators.first_operator import Failing, Search, locate
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
-from conformance.checks.coverage import draws
 from conformance.checks.models import CellRun
 from conformance.checks.own_code import Own, accused, own_code, told_of, turn
 from conformance.checks.refused import in_the_case_file, placed
 from conformance.checks.smallest_function import Reduced, longest, reduced
+from conformance.checks.usual_draws import draws
 from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
 from conformance.compare.judges import Right, defaults_for
@@ -25,6 +26,7 @@ from conformance.errors import Stopped, attempt, or_else, summarize
 from conformance.export.model_store import Stored
 from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
+from conformance.verdict.loss import LITERAL
 from conformance.worker import aside
 
 SECONDS = 120.0
@@ -103,7 +105,20 @@ def _line_of(found: Own | None) -> dict[str, Any]:
     return {"line": f"{Path(file).name}:{number}", **({"source": source} if source else {})}
 
 
-def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -> Failing:
+def follow(
+    run: CellRun, verify: Verifier, stored: Stored, example: Example, runtime: str = LITERAL
+) -> tuple[Search, dict[str, Any] | None]:
+    """The search with all operators of an example, and what a record has of the first that parts; None where the
+    outputs are right. Raises Unable where operators cannot be seen."""
+    run.reference.restore()
+    search = Search(question(run, verify, stored, example, runtime), whole=True)
+    try:
+        return search, search.found()
+    except Unable as reason:
+        return search, None if reason.why == "vanished" else {"unable": reason.why, "detail": str(reason)}
+
+
+def question(run: CellRun, verify: Verifier, stored: Stored, example: Example, runtime: str = LITERAL) -> Failing:
     """Why the exported model does not give what is right for an example.
 
     Of a converted model's cell it is asked about the model before its conversion, by the default tolerances.
@@ -133,5 +148,5 @@ def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -
     return Failing(
         cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
         reference.passing.in_graph(), run.libraries(), inputs, fails,
-        lambda: map(run.prepared.maker, draws(run.prepared)), wrong,
+        lambda: map(run.prepared.maker, draws(run.prepared)), wrong, runtime,
     )  # fmt: skip

@@ -71,7 +71,11 @@ class Prepared:
 
     def inputs(self, *, odd: bool = False) -> Inputs:
         """The inputs to export with. Their values depend on the case alone, so that its models agree."""
-        return self.maker(Draw(self.trace(odd=odd), "plain", seed_of(self.case.name, "trace", odd)))
+        return self.maker(self.draw(odd=odd))
+
+    def draw(self, *, odd: bool = False) -> Draw:
+        """The draw of these inputs."""
+        return Draw(self.trace(odd=odd), "plain", seed_of(self.case.name, "trace", odd))
 
     def answer(self, *, odd: bool = False) -> list[Array]:
         """Return what PyTorch gives for the inputs to export with; asked once for all models of the case."""

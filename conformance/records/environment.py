@@ -47,9 +47,9 @@ def code() -> str:
 
 
 def hash_of(folder: Path) -> str:
-    """Return a hash of all Python below a folder."""
+    """Return a hash of all Python below a folder, and of the tables that it reads."""
     digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
+    for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.csv")]):
         digest.update(file.relative_to(folder).as_posix().encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -69,8 +69,7 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
     if not told:
         return
     if told.get("unable"):
-        why = _UNABLE.get(told["unable"], str(told["unable"])).replace("{detail}", str(told.get("detail") or ""))
-        yield f"which operator parts first is not known: {why.rstrip(': ')}"
+        yield f"which operator parts first is not known: {describe_unable(told)}"
         return
     if told.get("place") == "node":
         yield "the checker refuses a node, and which operator became it is not known"
@@ -88,6 +87,12 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {_STAGES[told['stage']]}{without}"
     if told.get("second"):
         yield f"with that put right, {_second(told['second'])}"
+
+
+def describe_unable(told: Mapping[str, Any]) -> str:
+    """Say why no operator is named."""
+    why = _UNABLE.get(told["unable"], str(told["unable"])).replace("{detail}", str(told.get("detail") or ""))
+    return why.rstrip(": ")
 
 
 def _second(told: Mapping[str, Any]) -> str:

@@ -137,7 +137,7 @@ def _place(record: Mapping[str, Any]) -> list[str]:
         lines.append(f"reproduce: {record['command']}")
     align = align_of(record)
     if align is not None:
-        lines.append(f"layer by layer: {align}")
+        lines.append(f"operator by operator: {align}")
     replay = replay_of(record)
     return [*lines, *([f"without PyTorch: {replay}"] if replay else [])]
 

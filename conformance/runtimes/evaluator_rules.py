@@ -3,24 +3,37 @@
 These are the ones that it computes by the rules of the model's opset.
 
 The evaluator has a class for each operator, and for some operators one for each version that it knows. Where it has
-none for the version in force at an opset it takes another version's, and says nothing. ``evaluator_table`` holds
+none for the version in force at an opset it takes another version's, and says nothing. ``evaluator_table.csv`` holds
 every version of every operator against ONNX Runtime; ``JUDGED`` says of those that part who is right, and where.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import attempt
 from conformance.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
-from conformance.runtimes.evaluator_table import ROWS
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
+TABLE = Path(__file__).with_name("evaluator_table.csv")
+
+
+def _read_table() -> dict[tuple[str, int], tuple[str, str, str]]:
+    _, _, *lines = TABLE.read_text(encoding="utf-8").splitlines()
+    return {(operator, int(version)): (used, verdict, models)
+            for operator, version, used, verdict, models in csv.reader(lines)}  # fmt: skip
+
+
+ROWS = _read_table()
+"""By operator and version: the class that the evaluator uses, whether it agrees with ONNX Runtime, and on how many
+models, or why not."""
 
 _NEWEST = 10_000
 RANDOM = "random"

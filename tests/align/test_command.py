@@ -63,35 +63,25 @@ def test_a_parting_has_the_exit_code_1_and_a_mark(typed):
     done = typed(wrong("Network", "symbolic", IMAGES), "planted")
     assert done.code == 1
     (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))
-    assert marked.split()[1:3] == ["act", "Hardswish"]
-    assert "they part first at act (Hardswish)" in done.out
+    assert "act" in marked.split() and "aten.hardswish" in marked.split()
+    assert "parts first at beside.py:" in done.out
 
 
-def test_all_calls_are_listed_on_demand(typed):
+def test_all_operators_are_listed_on_demand(typed):
     body = network("Fewer")
     few, every = typed(body, "planted"), typed(body, "planted", "--all")
-    assert "more; --all shows them" in few.out and "idle" not in few.out
-    assert "more; --all shows them" not in every.out
-    for part in ("idle", "places", "not found: no node of the graph is from it", "(the whole module)"):
-        assert part in every.out
+    assert "more; --all shows them" not in every.out and len(every.out.splitlines()) >= len(few.out.splitlines())
+    assert "places" in every.out and "not known in the graph" in every.out
 
 
 @pytest.mark.parametrize("runtime", [name for name in command.RUNTIMES if not registry.named(name).provider])
 def test_every_runtime_finds_the_wrong_layer(typed, runtime):
-    done = typed(wrong("Twice", "second"), "planted", "--runtime", runtime)
-    assert done.code == 1 and "they part first at sub.1, call 2" in done.out
-
-
-EXPRESSION = say("forward: torch.sin(x)", ROWS)
+    done = typed(wrong("Twice", "symbolic"), "planted", "--runtime", runtime)
+    (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))
+    assert done.code == 1 and "sub.1" in marked and registry.named(runtime).title in done.out
 
 
 @pytest.mark.parametrize("body, arguments, parts", [
-    pytest.param(EXPRESSION, ["planted"], ["no submodules to align by", "forward is an expression", "sensitivity"],
-                 id="expression"),
-    pytest.param(network("Alone"), ["planted"], ["no submodules to align by: its forward calls none"],
-                 id="no submodules"),
-    pytest.param(network("Twice", ROWS, "script: true", "export: {torchscript: [17]}"), ["planted"],
-                 ["no submodules to align by: torch.jit.script"], id="scripted"),
     pytest.param(network("Twice"), ["planted", "--at", "batch=9"], ["--at batch=9: batch is 2..4"], id="range"),
     pytest.param(network("Twice"), ["planted", "--at", "bach=2"], ["has no dim 'bach'; did you mean 'batch'?"],
                  id="dim"),
@@ -101,7 +91,6 @@ EXPRESSION = say("forward: torch.sin(x)", ROWS)
                  ["planted has no such model; it has torchscript 17 fp32, dynamo 20 fp32"], id="precision"),
     pytest.param(INT8, ["planted", "--precision", "int8", "--runtime", "onnx-reference"],
                  ["--runtime: onnx-reference runs no converted models"], id="runtime"),
-    pytest.param(EXPRESSION, ["planted", "--operators", "--precision", "fp16"], ["--operators"], id="operators"),
 ])  # fmt: skip
 def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments, parts):
     done = typed(body, *arguments)
@@ -117,15 +106,15 @@ HALVED = "torch.tanh(x) * ((x.shape[1] - y.shape[1]) // 2) + y.sum()"
     pytest.param("dynamo: [18]", "operator.floordiv", marks=pytest.mark.thorough),
     ("torchscript: [17]", "aten.floor_divide"),
 ])  # fmt: skip
-def test_what_has_no_submodules_is_aligned_by_operators(typed, export, operator):
+def test_what_has_no_submodules_is_aligned_too(typed, export, operator):
     inputs = 'inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}'
     body = say(f'forward: "{HALVED}"', inputs, "dims: {batch: 2..4, n: 3..9}", f"export: {{{export}}}")
-    done = typed(body, "planted", "--operators", "--at", "n=5", "--all")
+    done = typed(body, "planted", "--at", "n=5", "--all")
     assert done.code == 1
     (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))
     assert operator in marked
     (tanh,) = (line for line in done.out.splitlines() if "aten.tanh" in line)
     assert not tanh.startswith("x")
     assert "its inputs agree; -1 // 2: got 0, wanted -1" in done.out
-    sound = typed(body, "planted", "--operators", "--at", "n=4")
-    assert (sound.code, sound.out.splitlines()[-1].startswith("nothing parts: ")) == (0, True)
+    sound = typed(body, "planted", "--at", "n=4")
+    assert sound.code == 0 and "nothing parts" in sound.out

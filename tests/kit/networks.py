@@ -8,7 +8,6 @@ PYTHON = """
 import numpy as np
 import torch
 from torch import nn
-calls = []
 class Made(nn.Module):
     def __init__(self, **layers):
         super().__init__()
@@ -45,28 +44,6 @@ class Twice(Made):
         super().__init__(before=nn.Linear(4, 4), sub=sub, after=nn.Linear(4, 4))
     def forward(self, x):
         return self.after(self.sub(torch.tanh(self.sub(self.before(x)))))
-class Collision(Made):
-    '''TorchScript calls the second call of act, and the only one of act_1, the same.'''
-    def __init__(self):
-        super().__init__(first=nn.Linear(4, 4), act=nn.Hardswish(), act_1=nn.Hardswish())
-    def forward(self, x):
-        return self.act_1(self.act(self.act(self.first(x)) * 3) * 3)
-class Pair(Made):
-    def __init__(self):
-        super().__init__(left=nn.Linear(4, 4), right=nn.Linear(4, 4))
-    def forward(self, x):
-        one, other = self.left(x) * 2, self.right(x) * 3
-        return other, {"one": one, "more": (one + other,)}
-class Half(Made):
-    def __init__(self):
-        super().__init__(pair=Pair(), out=nn.Linear(4, 2))
-    def forward(self, x):
-        other, more = self.pair(x)
-        return self.out(more["one"])
-class Nested(Half):
-    def forward(self, x):
-        other, more = self.pair(x)
-        return self.out(other * more["one"] + more["more"][0])
 class Fewer(Made):
     '''Submodules that are not in the graph: one that does nothing, one nobody needs, one known beforehand.'''
     def __init__(self):
@@ -112,17 +89,9 @@ class Uneven(Made):
             self.gather.weight /= sizes[None, :, None, None]
     def forward(self, x):
         return self.last(self.gather(self.spread(x)))
-class Alone(nn.Module):
-    def forward(self, x):
-        return torch.sin(x)
 def symbolic(g, x):
     '''Hardswish, one per cent too large.'''
     return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.01)))
-def second(g, x):
-    '''Right where it is called first, wrong after that.'''
-    calls.append(1)
-    right = g.op("HardSwish", x)
-    return right if len(calls) == 1 else g.op("Neg", right)
 def flat(g, x):
     '''Of another shape.'''
     return g.op("Flatten", g.op("HardSwish", x), axis_i=0)

@@ -246,16 +246,21 @@ def _operator(node: Any, seen: Seen, origins: Mapping[str, Any]) -> Operator:
     origin = _origin(node, origins)
     named, called = name_of(node.target), name_of(origin.target) if origin is not None else None
     line, source = told(below_forward(frames_of(node.meta.get("stack_trace") or "")) or _plain(node))
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
     tags = getattr(node.target, "tags", ())
     return Operator(
         node.name, named, tuple(argument.name for argument in node.all_input_nodes), (node.name,), compute, line,
-        source, stack[-1][0] if stack else None, called if called != named else None,
+        source, _module(node), called if called != named else None,
         pointwise=node.target.__module__ == "_operator" or torch.Tag.pointwise in tags,
         constants=tuple(value for value in _leaves((node.args, node.kwargs)) if not isinstance(value, torch.fx.Node)),
         arguments=lambda values: bound(values)[0], inner=inner, call=_call(node),
         origin=None if origin is None else origin.name,
     )  # fmt: skip
+
+
+def _module(node: Any) -> str | None:
+    """The path of the submodule that calls an operator; None for the module itself, and for what nobody calls."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return None if not stack or stack[-1][0].startswith("_empty_nn_module_stack") else stack[-1][0]
 
 
 def _call(node: Any) -> Call | None:

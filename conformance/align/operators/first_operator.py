@@ -26,6 +26,7 @@ from conformance.compare.close import differs
 from conformance.errors import attempt, or_else
 from conformance.export import graph
 from conformance.onnxgraph.reads import Graph, operator_of
+from conformance.verdict.loss import LITERAL
 from conformance.worker import aside
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Failing:
     """Other inputs that the module takes, of other sizes and values."""
     wrong: Callable[..., bool] = lambda got, right, inputs: False
     """Whether outputs are wrong beside right ones for other inputs."""
+    runtime: str = LITERAL
+    """What computes the graph."""
 
 
 def locate(failing: Failing) -> tuple[dict[str, Any], Search | None]:
@@ -144,7 +147,8 @@ class Search:
         of its own: ``right``, ``wrong`` or ``stops``."""
         names = [value.name for value in model.graph.output]
         fed = self._fed(model)
-        outputs = attempt(lambda: run(model, Graph(model), names, self._failing.libraries, fed, given))
+        asked = model, Graph(model), names, self._failing.libraries, fed, given, self._failing.runtime
+        outputs = attempt(lambda: run(*asked))
         if isinstance(outputs, Exception):
             return "stops"
         return "wrong" if self._failing.fails(outputs) else "right"
@@ -153,7 +157,10 @@ class Search:
         program, fed = with_outputs(self.exhibit.program, model), self._fed(model, at.given)
         names = set() if without is None else {without.operator}
         of_form = without is not None and without.how in ("dtype", "shape")
-        return Walk(program, model, self._failing.libraries, at, fed, self._sizes, names, of_form=of_form)
+        return Walk(
+            program, model, self._failing.libraries, at, fed, self._sizes, names, of_form=of_form,
+            runtime=self._failing.runtime,
+        )  # fmt: skip
 
     def _translated(self, stage: str, model: ModelProto, right: Sequence[Array]) -> dict[str, Any] | None:
         self.model = model

@@ -32,6 +32,9 @@ ALONE = Limit(share=1e-5, floor=0.1)
 FOLDED = 50.0
 """Times what two kernels may differ by, within which a tensor is that of the operator after: folding rounds anew."""
 
+UNDEFINED = frozenset({"aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided"})
+"""Operators whose values are whatever lies in memory."""
+
 
 @dataclass
 class Parting:
@@ -62,6 +65,8 @@ class Parting:
     """What the graph has, where all of it has the right shape."""
     instead: Array | None = None
     """What the graph should have; in its own dtype and shape where only the values are wrong."""
+    exact: Array | None = None
+    """What the operator gives in float64, where it takes that and the values are wrong."""
 
 
 @dataclass
@@ -95,7 +100,8 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
             members, known = [], True
             for place, (member, tensor) in enumerate(tied(program, name, right)):
                 step = Step(operator, tensor)
-                if tensor is None or tensor not in tensors or array(member) is None or name not in read:
+                unknown = tensor is None or tensor not in tensors or array(member) is None
+                if unknown or name not in read or operator.operator in UNDEFINED:
                     known, value, step.tensor = False, member, None
                 else:
                     value = _look(step, partial(picked, output, place), results, tensors, values)
@@ -196,9 +202,20 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
     arguments = or_else([], lambda: _arguments(operator, values, wanted, at, pick))  # it may take no single elements
     step.parting = Parting(
         operator, tensor, "value", at, got[at].item(), wanted[at].item(), arguments, int(off.sum()), off.size,
-        value=value, array=got, instead=instead,
+        value=value, array=got, instead=instead, exact=or_else(None, lambda: _in_float64(operator, values, pick)),
     )  # fmt: skip
     return value
+
+
+def _in_float64(operator: Operator, values: Values, pick: _Pick) -> Array | None:
+    """Return what an operator gives in float64; raises what PyTorch raises where it takes none."""
+    import torch
+
+    def doubled(value: Any) -> Any:
+        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    given = {name: doubled(values[name]) for name in operator.inputs if name in values}
+    return array(pick(operator.compute({**values, **given})))
 
 
 def _form(operator: Operator, tensor: str, right: Any, got: Array, wanted: Array) -> Parting | None:

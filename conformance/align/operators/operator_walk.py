@@ -13,6 +13,7 @@ from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.tensor_values import Tensors, run
 from conformance.arrays import Array, Inputs
 from conformance.onnxgraph.reads import Graph
+from conformance.verdict.loss import LITERAL
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -71,13 +72,14 @@ class Walk:
         without: Set[str] = frozenset(),
         *,
         of_form: bool = True,
+        runtime: str = LITERAL,
     ) -> None:
         """``fed`` are the inputs as the graph takes them, ``sizes`` the bytes of its tensors as far as they are
         known. The operators ``without`` which to walk are put right wherever they are called; without ``of_form`` not
         where a dtype or a shape alone is wrong, as nodes may take that where values are."""
         self.program, self._model, self._libraries, self._fed = program, model, libraries, fed
         self.at, self._without, self._of_form, self.steps = at, without, of_form, list[Step]()
-        self.tensors = Tensors(model, libraries, fed, names_of(program), sizes)
+        self.tensors = Tensors(model, libraries, fed, names_of(program), sizes, runtime)
 
     def wrong(self, *, whole: bool = False, clear: bool = False) -> Parting | None:
         """The first operator that explains why the outputs are wrong: first among those that part clearly, then, but

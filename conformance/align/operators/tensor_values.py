@@ -29,7 +29,7 @@ class Stops(Exception):
 
 
 class Tensors:
-    """The tensors of a model's main graph at one input, computed node by node (``LITERAL``)."""
+    """The tensors of a model's main graph at one input, computed node by node (``LITERAL``) or by another runtime."""
 
     def __init__(
         self,
@@ -38,9 +38,10 @@ class Tensors:
         inputs: Inputs,
         names: Sequence[str],
         sizes: Mapping[str, int],
+        runtime: str = LITERAL,
     ) -> None:
         """``names`` are those that will be asked for, in that order, ``sizes`` their bytes as far as known."""
-        self._model, self._libraries, self._inputs = model, libraries, inputs
+        self._model, self._libraries, self._inputs, self._runtime = model, libraries, inputs, runtime
         self.graph = Graph(model)
         known = {*self.graph.makers}
         self._uses = Counter(name for name in names if name in known)
@@ -86,7 +87,8 @@ class Tensors:
             end += 1
         names = [name for name in self._names[start:end] if name not in self._arrays and name not in self.given]
         while True:  # the first half again, as long as something in it cannot be computed
-            arrays = attempt(partial(run, self._model, self.graph, names, self._libraries, self._inputs, self.given))
+            asked = self._model, self.graph, names, self._libraries, self._inputs, self.given, self._runtime
+            arrays = attempt(partial(run, *asked))
             if not isinstance(arrays, Exception) and len(arrays) == len(names):
                 self._arrays.update(zip(names, arrays, strict=True))
                 return
@@ -107,6 +109,7 @@ def run(
     libraries: Sequence[str],
     inputs: Inputs,
     given: Mapping[str, Array] | None = None,
+    runtime: str = LITERAL,
 ) -> list[Array]:
     """Return the values of these tensors, of which only what they need is computed; ``given`` are tensors with values
     that are taken in place of what the graph computes for them. Raises what the runtime raises."""
@@ -117,7 +120,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         save(cut(model, graph, asked, known), file)
-        with opener(LITERAL)(file, libraries) as session:
+        with opener(runtime)(file, libraries) as session:
             found = session.run({**inputs, **known})
     if len(asked) == len(names):  # as they come: a sequence is several tensors
         return found

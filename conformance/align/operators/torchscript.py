@@ -205,15 +205,16 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
         function = _chunks(inputs[0], node.i("chunks"), node.i("dim"))
     read = dict.fromkeys((*inputs, *(name for block in blocks for name in _from_outside(block))))
     pointwise = kind.partition("::")[0] == "aten" and _pointwise(tags)
+    unpacks = len(outputs) > 1 or [value.type().kind() for value in node.outputs()] == ["TensorType"]
 
     def compute(values: Values) -> tuple[Any, ...]:
         import torch
 
         with torch.no_grad():
             results = function(values)
-        if len(results) == 1 < len(outputs):  # the exporter has put the unpacking of a list into its operator
-            return tuple(results[0])
-        return results
+        # the exporter may have put the unpacking of a list into its operator
+        listed = len(results) == 1 and isinstance(results[0], list | tuple)
+        return tuple(results[0]) if listed and unpacks else results
 
     def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
         if kind != "prim::If":
@@ -224,7 +225,7 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
 
     return Operator(
         outputs[0] if outputs else "", _name_of(node), tuple(read), outputs, compute, line,
-        source, _module(node.scopeName()), pointwise=pointwise,
+        source, module_of(node.scopeName()), pointwise=pointwise,
         constants=tuple(_plain(start[name]) for name in inputs if name in start),
         arguments=lambda values: [values[name] for name in inputs], inner=inner,
         plumbing=kind in _PLUMBING, call=None if blocks else _call(node, inputs),
@@ -274,10 +275,15 @@ def _from_outside(program: Program) -> Iterator[str]:
     yield from (name for name in program.outputs if name is not None and name not in own)
 
 
-def _module(scope: str) -> str | None:
-    """``layer1.0`` of ``Net::/Sequential::layer1/Block::layer1.0``."""
-    path = scope.rpartition("::")[2]
-    return path or None
+def module_of(scope: str) -> str | None:
+    """``layer1.0.conv`` of ``Net::/Sequential::layer1/Block::layer1.0/Conv2d::conv``: a submodule that is only a
+    number has the names before it in front."""
+    path: list[str] = []
+    for part in scope.split("/")[1:]:
+        label = part.rpartition("::")[2].split(".")
+        known = max(k for k in range(len(label)) if path[len(path) - k :] == label[:k])
+        path += label[known:]
+    return ".".join(path) or None
 
 
 def _frames(trace: str) -> list[Frame]:

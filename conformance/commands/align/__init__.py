@@ -1,4 +1,4 @@
-"""``conformance align``: the first submodule whose output in the graph is not what it is in PyTorch."""
+"""``conformance align``: the first operator whose value in the graph is not what it is in PyTorch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="DIM=N,...", help="sizes, as in batch=2,h=64; others as in the export")
     parser.add_argument("--values", default="plain", metavar="REGIME", help="kind of values (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="seed of the values; the default is made of the case's name")
-    parser.add_argument(
-        "--operators", action="store_true",
-        help="each operator that PyTorch calls, with its line, in place of submodules; exports once more",
-    )  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="show every call, also those not found in the graph")
+    parser.add_argument("--all", action="store_true", help="show every operator, also those not found in the graph")
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
     )
@@ -38,26 +34,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where PyTorch and the graph part."""
-    from conformance.commands.align import operators
     from conformance.commands.align.align_text import show
-    from conformance.commands.align.question import Question, align
+    from conformance.commands.align.answer import align
+    from conformance.commands.align.question import Question
 
     question = Question(
         given.case, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,
         opset=given.opset, precision=given.precision, runtime=given.runtime, at=given.at, values=given.values,
         seed=given.seed,
     )  # fmt: skip
-    if given.operators:
-        path = operators.align(question)
-        operators.show(path, everything=given.all)
-        parts = path.told is not None
-    else:
-        answer = align(question)
-        show(answer, everything=given.all)
-        parts = bool(answer.alignment.parts)
-    if not parts and (given.at, given.seed, given.values) == (None, None, "plain"):
+    answer = align(question)
+    show(answer, everything=given.all)
+    if not answer.parts and (given.at, given.seed, given.values) == (None, None, "plain"):
         print(
             "that is one example; where a cell fails on another, --at, --values and --seed take what stands in its "
             "line 'smallest example'"
         )
-    return int(parts)
+    return int(answer.parts)

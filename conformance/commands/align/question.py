@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from conformance.align.parting import Alignment
 from conformance.case.declaration import Case
 from conformance.case.words import REGIMES, SPECIALS
-from conformance.checks.aligned import aligned
 from conformance.checks.models import CellRun
-from conformance.checks.verify import Verifier
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable, UserError, did_you_mean
 from conformance.plan.catalogue import find_case, plan
@@ -39,33 +36,13 @@ class Question:
     seed: int | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Hold what was aligned, and the result."""
-
-    cell: Cell
-    draw: Draw
-    runtime: str
-    alignment: Alignment
-
-
-def align(question: Question) -> Answer:
-    """Raises UserError with what the user has to correct."""
-    return asked(question, _aligned_cell)
-
-
 _T = TypeVar("_T")
 
 
-def _aligned_cell(run: CellRun, draw: Draw, question: Question) -> Answer:
-    inputs = Verifier(run.of_cell()).inputs(draw)
-    return Answer(run.cell, draw, question.runtime, aligned(run, inputs, question.runtime))
+def answered(question: Question, answer: Callable[[CellRun, Draw, str], _T]) -> _T:
+    """Call ``answer`` with the cell, the draw and the runtime of a question.
 
-
-def asked(question: Question, answer: Callable[[CellRun, Draw, Question], _T]) -> _T:
-    """Call ``answer`` with the cell and the draw of a question.
-
-    Returns what it gives; raises UserError.
+    Returns what it gives; raises UserError with what the user has to correct.
     """
     from conformance.worker.warm import prepare_process
 
@@ -77,7 +54,7 @@ def asked(question: Question, answer: Callable[[CellRun, Draw, Question], _T]) -
     prepare_process()
     try:
         with CellRun.opened(cell, Settings(store=question.store)) as run:
-            return answer(run, _draw(run, question), question)
+            return answer(run, _draw(run, question), question.runtime)
     except (Stopped, Unavailable) as stop:
         if isinstance(stop, Stopped) and stop.fault == "harness":
             raise
