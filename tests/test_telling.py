@@ -67,12 +67,12 @@ def test_a_repetition_is_one_line():
 def test_numbers_of_all_examples_and_of_one_are_told_apart():
     low = stopped(
         stage="compare", error="LowFidelity",
-        reason="output 0: SQNR 19.1 dB over all 48 examples, at least 20 dB is due",
+        reason="output 0: SQNR 19.1 dB over all 48 examples, at least 20 dB expected",
         fidelity={"output": 0, "sqnr": 19.1}, loss={"export": 139.0, "conversion": 10.7},
         draw={"dims": {"batch": 3}, "regime": "plain", "seed": 5, "index": 2},
     )  # fmt: skip
     lines = text.failure(low).split("\n")
-    assert lines[0].endswith("SQNR 19.1 dB over all 48 examples, at least 20 dB is due")
+    assert lines[0].endswith("SQNR 19.1 dB over all 48 examples, at least 20 dB expected")
     assert lines[1] == "the example that shows it best: batch=3; plain values, seed 5"
     assert "  loss by stage, as SQNR (higher is better), in the example that shows it best:" in lines
 

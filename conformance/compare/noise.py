@@ -200,7 +200,7 @@ class Noise:
                 f"cosine {self.cosine:.5f} and magnitude off by {self.magnitude:.2%}, allowed are "
                 f"{self.limit.cosine:g} and {self.limit.magnitude:.2%}"
             )
-        return f"SQNR {self.sqnr:.1f} dB{self._together()}, at least {self.limit.sqnr:g} dB is due"
+        return f"SQNR {self.sqnr:.1f} dB{self._together()}, at least {self.limit.sqnr:g} dB expected"
 
     def _together(self) -> str:
         return f" over all {self.draws} examples" if self.draws > 1 else ""
@@ -293,7 +293,7 @@ def _by_parts(
             if together > 1:
                 text = (
                     f"{output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own "
-                    f"semantics{among}, at least {decibels(signal, allowed):.1f} dB is due"
+                    f"semantics{among}, at least {decibels(signal, allowed):.1f} dB expected"
                 )
             return failed("WrongValue", text, worst)
         if own_noise > due and decibels(signal, own_noise) < FLOOR:
