@@ -12,6 +12,7 @@ from benchmarks.common import Row, interleaved, seconds_of
 from conformance.case.case_file import case_files, load
 from conformance.case.declaration import Case
 from conformance.case.precision import Calibration, PrecisionSettings
+from conformance.checks.conversion import converted_model
 from conformance.checks.models import CellRun
 from conformance.checks.run_cell import run_cell
 from conformance.export.model_store import Stored
@@ -63,7 +64,7 @@ def _models(cell: Cell, settings: Settings) -> tuple[Stored, Stored, CellRun]:
     """The exported and the converted model of a cell, made or found."""
     with CellRun.opened(cell, settings) as run:
         stored = run.model()
-        return stored, run.converted(stored, refuse=False), run
+        return stored, converted_model(run, stored, refuse=False), run
 
 
 def _conversions(network: str, case: Case, settings: Settings) -> Iterator[Row]:

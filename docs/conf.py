@@ -7,6 +7,7 @@ The pages are plain Markdown, so that a code host shows them too. The menu is ma
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -25,7 +26,7 @@ html_copy_source = False
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", _add_menu)
-    app.connect("build-finished", _lead_to_index)
+    app.connect("build-finished", _complete)
 
 
 def _add_menu(app: Sphinx, page: str, source: list[str]) -> None:
@@ -42,7 +43,10 @@ def _name(link: str) -> str:
     return (ROOT / "docs" / link).resolve().relative_to(ROOT).as_posix()
 
 
-def _lead_to_index(app: Sphinx, error: Exception | None) -> None:
+def _complete(app: Sphinx, error: Exception | None) -> None:
+    """Add a first page that leads to the index, and the pictures that the README names in HTML."""
     if error is None:
+        site = Path(app.outdir)
         start = f'<!doctype html><meta http-equiv="refresh" content="0; url={root_doc}.html"><title>{project}</title>'
-        (Path(app.outdir) / "index.html").write_text(start, encoding="utf-8")
+        (site / "index.html").write_text(start, encoding="utf-8")
+        shutil.copytree(ROOT / "docs" / "pictures", site / "docs" / "pictures", dirs_exist_ok=True)

@@ -9,6 +9,7 @@ from conformance.arrays import Array
 from conformance.baseline.change import Limits
 from conformance.case.python import describe
 from conformance.case.words import base_of
+from conformance.checks.conversion import converted_model
 from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
@@ -47,7 +48,7 @@ def check_accuracy(run: CellRun) -> None:
     if stored.facts.sequences:
         with run.stages("declare", "case"):
             prepared.see_lengths()  # before a judge is made
-    converted = run.converted(stored) if cell.converted else None
+    converted = converted_model(run, stored) if cell.converted else None
     model = converted or stored
     dims, traced = run.dims(), prepared.trace()
     draws = Draws(cell, run.settings, prepared, dims, traced)

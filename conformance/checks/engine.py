@@ -8,6 +8,7 @@ import numpy as np
 
 from conformance.arrays import Inputs
 from conformance.bundle.engine_trial import BATCHES, Trial, try_engine, unequal_row
+from conformance.checks.conversion import converted_model
 from conformance.checks.draws import Draws
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
@@ -58,7 +59,7 @@ def check_engine(run: CellRun) -> None:
     """Builds the cell's engine and tries it with inputs that PyTorch has answered."""
     cell = run.cell
     stored = run.model()
-    model = run.converted(stored) if cell.converted else stored
+    model = converted_model(run, stored) if cell.converted else stored
     draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
     verify = (RuntimeVerifier if cell.converted else Verifier)(run.of_cell(stored))
     with run.stages("declare", "case"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from conformance.case.words import base_of
+from conformance.checks.conversion import converted_model
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain_failure import CaseExplainer
@@ -21,7 +22,7 @@ def check_fidelity(run: CellRun) -> None:
     gives numbers wherever PyTorch does."""
     cell, prepared = run.cell, run.prepared
     stored = run.model()
-    converted = run.converted(stored)
+    converted = converted_model(run, stored)
     dims, traced = run.dims(), prepared.trace()
     with contextlib.ExitStack() as stack:
         session = opening_literal(run, converted, stack)()

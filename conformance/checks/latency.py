@@ -23,6 +23,7 @@ from conformance.precision.calibration import batch_dim
 from conformance.runtimes import Session, opener, registry
 
 if TYPE_CHECKING:
+    from conformance.checks.conversion import converted_model
     from conformance.checks.models import CellRun
 
 FLOOR_SECONDS = 1.0
@@ -160,7 +161,7 @@ def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iter
     if missing is not None:
         raise Unavailable(missing)
     stored = run.model()
-    model = stored if precision == "fp32" else run.converted(stored, precision=precision)
+    model = stored if precision == "fp32" else converted_model(run, stored, precision=precision)
     with contextlib.ExitStack() as stack:
         with run.stages("load", "runtime"):
             build = run.build(model, [], precision=precision) if registry.named(runtime).builds else None

@@ -19,13 +19,14 @@ from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
 from conformance.checks.refused import note_refused_model, note_stopped_export
 from conformance.checks.replaced import replaced_function
+from conformance.checks.right_outputs import check_again, check_outputs
 from conformance.checks.stages import Stages
-from conformance.checks.verify import OfCell, check_again, check_outputs
+from conformance.checks.verify import OfCell
 from conformance.depends.fingerprint import suite
 from conformance.depends.gathering import observe, rest_on
 from conformance.depends.observed_dependencies import Observed
 from conformance.depends.results import Keeping, Results
-from conformance.disk.onnx_models import Serialized, serialized
+from conformance.disk.onnx_models import Serialized
 from conformance.draw.shapes import boundary_sizes
 from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.export import graph
@@ -36,11 +37,10 @@ from conformance.export.model_store import Store, Stored, place_of
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
-from conformance.precision import convert as conversion
 from conformance.records.explanation import Shows, fail, note
 from conformance.records.record import Record
 from conformance.records.record_types import Warned
-from conformance.runtimes import opener, registry
+from conformance.runtimes import registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
 from conformance.runtimes.tensorrt.build_options import Build, Options, Shape, covering
 from conformance.worker import uses
@@ -274,67 +274,6 @@ class CellRun:
         if self.reference.fingerprint() == self.reference.weights:
             with self.stages("declare", "case"):
                 check_again(self.reference, self.prepared.inputs(), before)
-
-    def converted(self, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
-        """The exported model in the cell's precision, or in another one, from the store or new.
-
-        Stopped where something is wrong with it, unless ``refuse`` is off.
-        """
-        cell, store = self.cell, Store(self.settings.store)
-        precision = precision or cell.precision
-        settings = cell.case.says.precisions[precision]
-        with self.stages("declare", "case"):
-            feeds = self.prepared.feeds(settings.calibration, self.target.static)
-        name = self.prepared.converted_key(cell.exporter, stored.facts.sha, precision, feeds, self.suite)
-        result = store.get(name) if self.settings.observe else self.prepared.models.get(name)
-        if result is None:
-            if name in self.prepared.failed:
-                raise self.prepared.failed[name]
-            try:
-                self._check_convertible(stored, precision)
-                with self.stages("convert", "precision"):
-                    start = time.perf_counter()
-                    given = conversion.source(stored.file, precision, settings, cell.exporter)
-                    measured = self.prepared.extremes(
-                        stored.facts.sha, feeds, lambda: conversion.measure(given, feeds)
-                    )
-                    model, told = conversion.convert(given, feeds, measured)
-                    data = serialized(model)
-                    seconds = {"convert": round(time.perf_counter() - start, 6)}
-                    keep, facts = self.settings.observe, graph.read(model, data)
-                    result = self.prepared.models[name] = store.put(name, data, facts, seconds, told, keep=keep)
-            except Stopped as stop:
-                self.prepared.failed[name] = stop
-                raise
-        self.record.conversion = dict(result.told)
-        self.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.canonical}
-        with self.stages("convert", "precision"):
-            finding = conversion.findings(result.told, stored.facts, result.facts)
-            if finding is not None and refuse:
-                raise finding
-        return result
-
-    def _check_convertible(self, stored: Stored, precision: str) -> None:
-        """Stopped where calibration cannot run the exported model (it does not load, or needs a library), or the
-        converter would change the type of its outputs."""
-        if stored.facts.sequences:
-            self.prepared.see_lengths()
-        if self.reference.listed is not None:
-            raise Unavailable(
-                f"the output {stored.facts.sequences[0]} is a list whose length depends on the inputs, of which a "
-                "converted model's noise is not measured"
-            )
-        if stored.facts.sequences and base_of(precision) == "fp16":
-            text = (
-                f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes; "
-                "return a tuple in place of a list, or say why with left_out:"
-            )
-            raise Stopped("convert", "SequenceOutput", text, "case")
-        with self.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, self.libraries()):
-            pass
-        if self.cell.case.says.libraries:
-            text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
-            raise Stopped("convert", "CustomLibraries", text, "case")
 
     def kept_answers(self, model: Stored, *purpose: str) -> KeptAnswers:
         """Return what an earlier run asked PyTorch about the draws of this cell, whose model is ``model``; each

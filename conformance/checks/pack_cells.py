@@ -13,6 +13,7 @@ from typing import Any
 from conformance.bundle.bundle_files import CELLS
 from conformance.bundle.bundle_layout import BundleWriter, write_model, write_set, write_trial
 from conformance.bundle.entry import Entry, may_set
+from conformance.checks.conversion import converted_model
 from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun
@@ -43,7 +44,7 @@ def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, 
 
 def _pack(run: CellRun, folder: Path, most: int) -> Entry:
     stored = run.model()
-    converted = run.converted(stored) if run.cell.converted else None
+    converted = converted_model(run, stored) if run.cell.converted else None
     with contextlib.ExitStack() as stack:
         verify = _verifier(run, stored, converted, stack)
         draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace())

@@ -13,21 +13,19 @@ from typing import Protocol
 import numpy as np
 
 from conformance.arrays import Array, Inputs, same
-from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
 from conformance.checks.conditioning import Roundings, unsettled_rows
 from conformance.checks.left_open import called, left_open, merged
+from conformance.checks.right_outputs import check_again, check_outputs, hold_alike, reading_of
 from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.compared_values import Reading
-from conformance.compare.detections import Detections
-from conformance.compare.indices import Indices
-from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
+from conformance.compare.judges import Judge, Right, Tolerances
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.answers import KeptAnswers
-from conformance.export.output_layout import fits, names_of_tensor, tensors_in
+from conformance.export.output_layout import names_of_tensor
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
@@ -364,52 +362,3 @@ def _is_rounding(worst: Worst | None) -> bool:
     """Return whether another order of the same sums explains an error, by float32 alone; where it does not, the
     record tells what float64 says of it."""
     return worst is None or (worst.rounding is not None and worst.rounding <= 1)
-
-
-def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
-    """Return how a case says that its outputs are read; there is one of ``outputs`` for each tensor."""
-    names = [output.name for output in outputs]
-
-    def indices(output: Output) -> Indices | None:
-        if output.indices_of is None:
-            return None
-        name = output.indices_of
-        return Indices(name if name in case.says.inputs else names.index(name), tuple(output.axis))
-
-    detections = (
-        Detections(number, tuple(map(names.index, output.rows.with_)), output.rows.at_least)
-        for number, output in enumerate(outputs)
-        if output.rows.match == "iou"
-    )
-    return Reading(tuple(names), tuple(map(indices, outputs)), tuple(detections))
-
-
-def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -> None:
-    """Stopped at ``declare`` where PyTorch's outputs are not those of an earlier call with the same inputs."""
-    reference.restore()
-    hold_alike(reference, reference(inputs), before)
-
-
-def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Array]) -> None:
-    """Stopped at ``declare`` where PyTorch's outputs ``again`` are not those that it gave ``before``."""
-    random = {number for number, output in enumerate(reference.outputs()) if output.random}
-    kept, same = ([array for number, array in enumerate(one) if number not in random] for one in (before, again))
-    comparison = defaults_for(kept).compare(same, Right(kept))
-    if comparison.verdict == "failed":
-        text = (
-            "PyTorch gives different outputs for the same input: the module is random, keeps state "
-            f"between calls, or reads something that changes ({comparison.text}); of an output that is random on "
-            "purpose say so, as in outputs: [{name: noise, random: why}]"
-        )
-        if reference.changed_by_calls:
-            text += f"; calling it also changes {', '.join(reference.changed_by_calls[:6])}, which was put back"
-        raise Stopped("declare", "NotDeterministic", text, "case")
-
-
-def check_outputs(case: Case, layout: Sequence[int]) -> None:
-    """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
-    declared = case.says.outputs
-    if not fits(declared, layout):
-        names = "1 name" if len(declared) == 1 else f"{len(declared)} names"
-        text = f"outputs declares {names}, forward returns {tensors_in(layout)}"
-        raise Stopped("declare", "WrongOutputs", text, "case")

@@ -39,12 +39,13 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
 def cost(progress: object, cell: Cell, before: dict[str, str], after: dict[str, str], store: Path) -> float:
     """Return how many times as long a run of the cell's model takes with other session options, at the traced sizes:
     the median of ``REPEATS`` pairs."""
+    from conformance.checks.conversion import converted_model
     from conformance.checks.models import CellRun
     from conformance.runtimes import opener
 
     with CellRun.opened(cell, Settings(store=store)) as run:
         stored, libraries, inputs = run.model(), run.libraries(), run.prepared.inputs()
-        model = (run.converted(stored, refuse=False) if cell.converted else stored).file
+        model = (converted_model(run, stored, refuse=False) if cell.converted else stored).file
         with (
             opener(f"{cell.runtime}", config=before)(model, libraries) as slow,
             opener(f"{cell.runtime}", config=after)(model, libraries) as other,

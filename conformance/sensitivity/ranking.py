@@ -113,12 +113,13 @@ def of_cell(cell: Cell, settings: Settings, samples: int, on_node: Callable[[int
     """
     import onnx
 
+    from conformance.checks.conversion import converted_model
     from conformance.checks.models import CellRun
     from conformance.precision import convert
 
     with CellRun.opened(cell, settings) as run:
         stored = run.model()
-        converted = run.converted(stored, refuse=False)
+        converted = converted_model(run, stored, refuse=False)
         says = cell.case.says.precisions[cell.precision]
         given = convert.source(stored.file, cell.precision, says, cell.exporter)
         # Not the draws that the ranges were measured on.

@@ -11,6 +11,7 @@ from conformance.align.operators.first_operator import Search, with_outputs
 from conformance.align.operators.forced import Parting, Step
 from conformance.align.operators.losses import Loss, largest, losses
 from conformance.align.operators.operator_walk import names_of
+from conformance.checks.conversion import converted_model
 from conformance.checks.locate import follow, question
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
@@ -113,7 +114,7 @@ def _converted(run: CellRun, draw: Draw, runtime: str) -> Answer:
     example = verify.example(draw)
     search = Search(question(run, verify, stored, example))
     program = with_outputs(search.exhibit.program, search.exhibit.model)
-    model = onnx.load(run.converted(stored, refuse=False).file)
+    model = onnx.load(converted_model(run, stored, refuse=False).file)
     graph = Graph(model)
     names = [name for name in names_of(program) if name in graph.makers]
     got = values(model, names, runtime, run.libraries(), example.inputs)

@@ -1,0 +1,75 @@
+"""Convert the exported model of a cell to its precision, once for all cells that run it."""
+
+from __future__ import annotations
+
+import time
+
+from conformance.case.words import base_of
+from conformance.checks.models import CellRun
+from conformance.disk.onnx_models import serialized
+from conformance.errors import Stopped, Unavailable
+from conformance.export import graph
+from conformance.export.model_store import Store, Stored
+from conformance.precision import convert as conversion
+from conformance.runtimes import opener
+
+
+def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
+    """The exported model in the cell's precision, or in another one, from the store or new.
+
+    Stopped where something is wrong with it, unless ``refuse`` is off.
+    """
+    cell, store = run.cell, Store(run.settings.store)
+    precision = precision or cell.precision
+    settings = cell.case.says.precisions[precision]
+    with run.stages("declare", "case"):
+        feeds = run.prepared.feeds(settings.calibration, run.target.static)
+    name = run.prepared.converted_key(cell.exporter, stored.facts.sha, precision, feeds, run.suite)
+    result = store.get(name) if run.settings.observe else run.prepared.models.get(name)
+    if result is None:
+        if name in run.prepared.failed:
+            raise run.prepared.failed[name]
+        try:
+            _check_convertible(run, stored, precision)
+            with run.stages("convert", "precision"):
+                start = time.perf_counter()
+                given = conversion.source(stored.file, precision, settings, cell.exporter)
+                measured = run.prepared.extremes(stored.facts.sha, feeds, lambda: conversion.measure(given, feeds))
+                model, told = conversion.convert(given, feeds, measured)
+                data = serialized(model)
+                seconds = {"convert": round(time.perf_counter() - start, 6)}
+                keep, facts = run.settings.observe, graph.read(model, data)
+                result = run.prepared.models[name] = store.put(name, data, facts, seconds, told, keep=keep)
+        except Stopped as stop:
+            run.prepared.failed[name] = stop
+            raise
+    run.record.conversion = dict(result.told)
+    run.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.canonical}
+    with run.stages("convert", "precision"):
+        finding = conversion.findings(result.told, stored.facts, result.facts)
+        if finding is not None and refuse:
+            raise finding
+    return result
+
+
+def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
+    """Stopped where calibration cannot run the exported model (it does not load, or needs a library), or the
+    converter would change the type of its outputs."""
+    if stored.facts.sequences:
+        run.prepared.see_lengths()
+    if run.reference.listed is not None:
+        raise Unavailable(
+            f"the output {stored.facts.sequences[0]} is a list whose length depends on the inputs, of which a "
+            "converted model's noise is not measured"
+        )
+    if stored.facts.sequences and base_of(precision) == "fp16":
+        text = (
+            f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes; "
+            "return a tuple in place of a list, or say why with left_out:"
+        )
+        raise Stopped("convert", "SequenceOutput", text, "case")
+    with run.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, run.libraries()):
+        pass
+    if run.cell.case.says.libraries:
+        text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
+        raise Stopped("convert", "CustomLibraries", text, "case")
