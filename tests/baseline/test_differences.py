@@ -64,6 +64,7 @@ def test_a_budget_that_could_not_be_decided_is_told_and_gates_nothing():
 
 @pytest.mark.parametrize("before, after", [
     (FAILED, {**FAILED, "reason": "output 0, other values"}), (XPASSED, XPASSED), (worst(0.2), worst(0.39)),
+    (XFAILED, {**XFAILED, "fault": None}), ({**XFAILED, "fault": None}, XFAILED),
     (worst(0.001), worst(0.09)), ({}, {"examples": 24}),
     (latency(1e-3, 0.9e-3, 1.1e-3), latency(1.2e-3, 1.15e-3, 1.3e-3)),
     (latency(1e-3, 0.9e-3, 1.3e-3), latency(1.4e-3, 1.2e-3, 1.9e-3)),
