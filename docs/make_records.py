@@ -12,17 +12,18 @@ from conformance.records import record
 
 PAGE = Path(__file__).with_name("records.md")
 HEAD = "| field | meaning |\n|---|---|\n"
+START = "makes the lines that explain a failure of them.\n\n"
 END = "\n\n## "
 IN_A_CELL = 40
 """Words; a longer text stands below the table, and its beginning in it."""
 
 
-def fields() -> Iterator[tuple[list[str], str]]:
-    """Each text, with the fields above it that have none."""
-    module = ast.parse(inspect.getsource(record))
-    (body,) = (node.body for node in module.body if isinstance(node, ast.ClassDef) and node.name == "Record")
+def fields(group: type) -> Iterator[tuple[list[str], str]]:
+    """Each text of a group of fields, with the fields above it that have none."""
+    (written,) = ast.parse(inspect.getsource(group)).body
+    assert isinstance(written, ast.ClassDef)
     names: list[str] = []
-    for node in body[1:]:
+    for node in written.body[1:]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names.append(node.target.id)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -31,21 +32,31 @@ def fields() -> Iterator[tuple[list[str], str]]:
 
 
 def tables() -> str:
-    """The table, and below it what is too long for a cell: a part of the text in each line of a list."""
-    rows, longer = [], []
-    for names, text in fields():
+    """A table for each group of fields, and below all what is too long for a cell: a part of the text in each line of
+    a list."""
+    told, longer = [], []
+    for group in reversed(record.Record.__bases__):
+        rows, more = table(group)
+        told.append("\n".join([f"{inspect.getdoc(group)}\n", *rows, ""]))
+        longer += more
+    return "\n".join([*told, *longer]).replace("\n\n\n", "\n\n")
+
+
+def table(group: type) -> tuple[list[str], list[str]]:
+    rows, longer = HEAD.splitlines(), []
+    for names, text in fields(group):
         if len(text.split()) > IN_A_CELL:
             parts = re.split(r"(?<=[;.]) (?![^(]*\)|[^`]*`[^`]*(?:`[^`]*`[^`]*)*$)", text)
             longer.append("\n".join([f"\n### {' '.join(names)}\n", *(f"- {part}" for part in parts)]))
             text = f"{re.split('[:;(]', text)[0].strip()}: [below](#{'-'.join(names)})"
         rows.append(f"| {' '.join(names)} | {text} |")
-    return HEAD + "\n".join([*rows, *longer])
+    return rows, longer
 
 
 def records() -> str:
-    """The page with its table."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    return f"{before}{tables()}{END}{rest.partition(END)[2]}".removesuffix("\n")
+    """The page with its tables."""
+    before, start, rest = PAGE.read_text(encoding="utf-8").partition(START)
+    return f"{before}{start}{tables()}{END}{rest.partition(END)[2]}".removesuffix("\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from conformance.records.findings import VALUES, said, shows_less
-from conformance.records.record import Record
+from conformance.records.record import Host, Identity, Record
 
 CLOSE = 0.1
 """Two wrong values are one error where they differ by less than this part of it: an error of the model gives all
@@ -28,9 +28,10 @@ SHARED = (
 asked about one cell."""
 
 _COUNTED = (
-    "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "rows", "histogram",
-    "arithmetic", "changed", "depends", "again", "after", "command", "fingerprint", "worker", "source",
+    "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "rows", "histogram", "after",
+    "arithmetic",
 )  # fmt: skip
+_KEPT = (*_COUNTED, *(item.name for group in (Identity, Host) for item in dataclasses.fields(group)))
 """The fields that the run of all examples filled, and that of one example would not."""
 
 
@@ -93,6 +94,6 @@ def explained(record: Record, again: Record) -> Record:
     """Return the record with what explaining it again has found; as it was where it does not fail alike again."""
     if (again.status, again.stage, again.error) != (record.status, record.stage, record.error):
         return record
-    kept = {name: getattr(record, name) for name in _COUNTED}
+    kept = {name: getattr(record, name) for name in _KEPT}
     seconds = {**record.seconds, "explain": round(sum(again.seconds.values()), 6)}
     return dataclasses.replace(again, **kept, seconds=seconds, unexplained=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.errors import Details, Stopped, lacks_memory, trouble_of_host
-from conformance.records.record import FLOAT64, Record, Witness
+from conformance.records.record import FLOAT64, Explained, Record, Witness
 from conformance.records.record_types import Node
 from conformance.runtimes import registry
 
@@ -292,15 +292,8 @@ def fail(record: Record, stop: Stopped) -> None:
         record.hints = [*record.hints, "memory"]
 
 
-_EXPLAINS = (
-    "witnesses", "conclusion", "parts_at", "optimizer", "operator", "smallest", "own_code", "explained", "cause",
-    "loss", "beyond", "conditioning", "vacuous", "remedy", "hints",
-)  # fmt: skip
-"""The fields that say why a cell failed, as opposed to what came out of it."""
-
-
 def take_back(record: Record) -> None:
     """Leave out who was found guilty and what to do about it, of a failure that turned out to be another one."""
-    for item in dataclasses.fields(Record):
-        if item.name in _EXPLAINS:
+    for item in dataclasses.fields(Explained):
+        if item.name not in ("fault", "place"):
             setattr(record, item.name, item.default_factory() if callable(item.default_factory) else item.default)

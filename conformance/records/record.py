@@ -78,13 +78,8 @@ def cause_of_export(case: str, exporter: str, error: str | None, reason: str | N
 
 
 @dataclass
-class Record:
-    """The results of one cell; seconds are wall time.
-
-    ``error`` is the name that a ``fails`` entry matches. No field but ``reason`` holds sentences: ``records.text``
-    makes them of the others. A text below a field is about it and those above it that have none; the table of
-    ``docs/records.md`` is made of these.
-    """
+class Identity:
+    """Which cell it is, and how it is run again."""
 
     id: record_types.Id
     """check and cell: `accuracy[asinh-torchscript-op17-onnxruntime-fp32]`"""
@@ -97,15 +92,23 @@ class Record:
     """which cell; runtime is null for `export`, `registration` and `fidelity`"""
     source: record_types.Place
     """file and line of the case"""
+    command: str | None = None
+    """what runs this cell alone"""
+    fingerprint: str | None = None
+    """a hash of all that the cell depends on: what the case says, its files, this package's code, versions,
+    processor, `--examples`"""
+
+
+@dataclass
+class Outcome:
+    """What happened: a status, where it stopped, and what its examples showed."""
+
     status: Status = "passed"
     """passed, failed, xfailed (failed as declared), xpassed, skipped"""
     stage: str | None = None
     error: str | None = None
     reason: str | None = None
     """where it stopped, the name of the error, one line; null when passed"""
-    place: record_types.Place | None = None
-    """where the exception was raised, the process crashed, or the first of `own_code` is written: `file`, `line`, and
-    whether that is the case's `own` Python; null where no line is known"""
     observed: str | None = None
     """of a failure that is declared: what it failed with; `reason` is then what the declaration says"""
     declared: list[record_types.Declared] = field(default_factory=list)
@@ -113,6 +116,68 @@ class Record:
     `otherwise` (place, stage, error: a failure of another kind is declared), `confirmed` (at, because: examples
     failed as declared), `works` (place or line, because: nothing failed as declared), `another` (line, stage, error:
     these examples fail in another way), `not run` (dims: a replay leaves examples out)"""
+    declared_for: dict[str, list[str]] | None = None
+    """of a failure that is declared for some hosts: their processors (`has`, `lacks`), and `versions` of packages"""
+    findings: list[str] = field(default_factory=list)
+    """all that is wrong with a graph; `reason` is the first"""
+    warnings: list[record_types.Warned] = field(default_factory=list)
+    """what was said against the model and does not decide: a list with `name` (`shape inference`: it alone refuses
+    the model, and runtimes run it; `export`: the exporter, of a model that is wrong), `error`, `text`, and in the
+    cell `export` who was asked and gives PyTorch's values, `agree`"""
+    output: list[str] = field(default_factory=list)
+    """of a process that ended: the last lines that it wrote, then where it was"""
+    traceback: list[str] = field(default_factory=list)
+    """of a mistake in the harness"""
+    signal: str | None = None
+    """how the process ended: a signal, an exit code, a timeout, the memory that it took, an answer that was none"""
+    examples: int = 0
+    ill_conditioned: int = 0
+    nothing: int = 0
+    """draws verified; too ill-conditioned to judge (more than half of an output is excused); mostly NaN on both
+    sides"""
+    excused: int = 0
+    """values, in all draws, that were off by more than is allowed and
+    [excused](comparison.md#when-float32-itself-is-off), as float32 itself is off there, or at fp16 and int8 [the
+    conversion](precision.md#two-questions)"""
+    left_open: list[str] = field(default_factory=list)
+    """names of the rules by which [nobody can be right](comparison.md#what-is-left-open) on some of these"""
+    dropped_draws: int = 0
+    """failing draws kept from earlier runs that could not be read, and were dropped"""
+    outputs: list[str] = field(default_factory=list)
+    """the names that the case gives its outputs, which sentences call them by; empty where it gives none"""
+    rows: dict[str, int] | None = None
+    """of rows of boxes: how many were `matched` and `unmatched`, in the examples that were right"""
+    worst: record_types.Worst | None = None
+    """output, index, got, wanted, error, ratio (error / allowed, below 1 passes), rounding (error relative to what
+    another order of the same sums explains), dims; of an output of indices, which `got` and `wanted` are then,
+    `looked_up`: what stands there (`got`, `wanted`, and `in`, what they index)"""
+    draw: record_types.Drawn | None = None
+    """dims, regime, seed, index of the worst or failing example"""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """the inputs of the failing example by name, each in a few words"""
+    histogram: dict[str, list[float]] | None = None
+    """how many examples have their largest error (over what is allowed) between which powers of ten"""
+    after: record_types.After | None = None
+    """of a cell that fails only after others in the same process (`OnlyAfter`): how many `cells` ran before it, their
+    `cases` (the last ones first, and the number of `others`), what these `changed` by case, `stage` and `error` as it
+    failed, its status `alone`"""
+    reused: bool = False
+    """true where `--reuse` took the record over from an earlier run"""
+
+
+@dataclass
+class Explained:
+    """Why it failed, and what to do: all of it is found after the verdict, and none of it changes that."""
+
+    fault: str | None = None
+    """exporter, runtime, precision, reference, case, harness, or null"""
+    place: record_types.Place | None = None
+    """where the exception was raised, the process crashed, or the first of `own_code` is written: `file`, `line`, and
+    whether that is the case's `own` Python; null where no line is known"""
+    unexplained: bool = False
+    """true of a failure that nobody was asked about yet: time was up, it is declared, or its run was broken off"""
+    explained_with: str | None = None
+    """the cell of the same cause whose explanation this one has"""
     witnesses: list[record_types.Answered] = field(default_factory=list)
     """who was asked about a failing example, in this order: `runtime` (`pytorch-float64` is the module in float64);
     `answer`: agrees, nearer (off too, by less than a tenth of what failed), strays (PyTorch's values, which the nodes
@@ -176,31 +241,42 @@ class Record:
     `bundle` (its folder), `repro` (a script that showed the defect in a process of its own) and `issue` (the text to
     report), or `why_not`; `passes` of the optimizer that break it, how many models were `tried`, `seconds`,
     `unfinished` (time ran out)"""
-    unexplained: bool = False
-    """true of a failure that nobody was asked about yet: time was up, it is declared, or its run was broken off"""
-    explained_with: str | None = None
-    """the cell of the same cause whose explanation this one has"""
     explained: list[record_types.Explained] = field(default_factory=list)
     """of a failure of its outputs that is not declared, what explanations say of it that decide nothing: `by` which
     one, its `text`, or the `error` that it raised"""
     own_code: list[str] = field(default_factory=list)
     """where the exporter is at fault: code of the case's own that the export used and that may be behind it"""
-    inputs: dict[str, str] = field(default_factory=dict)
-    """the inputs of the failing example by name, each in a few words"""
-    findings: list[str] = field(default_factory=list)
-    """all that is wrong with a graph; `reason` is the first"""
-    warnings: list[record_types.Warned] = field(default_factory=list)
-    """what was said against the model and does not decide: a list with `name` (`shape inference`: it alone refuses
-    the model, and runtimes run it; `export`: the exporter, of a model that is wrong), `error`, `text`, and in the
-    cell `export` who was asked and gives PyTorch's values, `agree`"""
-    hints: list[str] = field(default_factory=list)
-    """what to do, by name: branch, conditioning, exclude, hollow, hollow inputs, memory, report, rounding, slow,
-    specials, symbolic, translation, vacuous"""
-    rows: dict[str, int] | None = None
-    """of rows of boxes: how many were `matched` and `unmatched`, in the examples that were right"""
+    cause: record_types.Cause | None = None
+    """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
+    option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
+    loss: dict[str, Scalar] | None = None
+    """of a failed comparison: SQNR in dB by stage (export, conversion, optimizer, runtime), or the error it stops
+    with"""
+    beyond: list[record_types.Beyond] = field(default_factory=list)
+    """of a converted model: kinds of values (`regime`) of which it makes NaN or infinities where PyTorch's outputs
+    are finite; `node` and `operator` that do so first, what they give (`gives`: NaN or infinity) and of which values
+    (`of`); `vanished`: the constant or node before it whose values became 0, and the largest that did (`was`). The
+    last entry of a failure is its own; others are told, and no failure, as the case does not declare such values"""
+    conditioning: record_types.Conditioning | None = None
+    """of an ill-conditioned example (`IllConditioned`): the element in `float64`, `own` (how far PyTorch's float32 is
+    off in this output at most), `sizes`: how many examples of each size were verified and ill-conditioned, and the
+    `worst` of those verified over what is allowed"""
     vacuous: record_types.Vacuous | None = None
     """of an output that proves nothing: `output`, `passes` (the wrong outputs that would have passed), `fact` (what
     it is like, by `name`: empty, constant with its `value`, independent of the inputs, equal rows, close)"""
+    remedy: record_types.Remedy | None = None
+    """what to try first where a cell proves nothing, after it was tried on PyTorch: `kind` (values, draws, weights,
+    tolerance, tolerance to declare, specials, excuse, excuse of finite values, excuse untried), `yaml` to paste into
+    the case, `python` for a `file` beside it, the `parameters` that are all zero"""
+    hints: list[str] = field(default_factory=list)
+    """what to do, by name: branch, conditioning, exclude, hollow, hollow inputs, memory, report, rounding, slow,
+    specials, symbolic, translation, vacuous"""
+
+
+@dataclass
+class Measured:
+    """What was measured on the way, and what is kept of it."""
+
     coverage: record_types.Coverage | None = None
     """of an accuracy cell: how many operator calls of the PyTorch module are `seen` in the outputs, `of` how many
     that were asked about; `calls`, where there are more; `blind`, those that are not seen: `module` (path), `at`
@@ -209,53 +285,6 @@ class Record:
     no output shows anything: `module` (path), `tensor` (agrees or differs in the exported graph, null where it was
     not compared), `why`; `unknown` where nothing can be said: varies (calls differ from run to run), raises
     (`why`)"""
-    remedy: record_types.Remedy | None = None
-    """what to try first where a cell proves nothing, after it was tried on PyTorch: `kind` (values, draws, weights,
-    tolerance, tolerance to declare, specials, excuse, excuse of finite values, excuse untried), `yaml` to paste into
-    the case, `python` for a `file` beside it, the `parameters` that are all zero"""
-    conditioning: record_types.Conditioning | None = None
-    """of an ill-conditioned example (`IllConditioned`): the element in `float64`, `own` (how far PyTorch's float32 is
-    off in this output at most), `sizes`: how many examples of each size were verified and ill-conditioned, and the
-    `worst` of those verified over what is allowed"""
-    output: list[str] = field(default_factory=list)
-    """of a process that ended: the last lines that it wrote, then where it was"""
-    traceback: list[str] = field(default_factory=list)
-    """of a mistake in the harness"""
-    no_bundle: str | None = None
-    """why no bundle of the failing example could be left: the error, or `inside` (of `WrongInside`: a replay compares
-    outputs, which show nothing of it)"""
-    cause: record_types.Cause | None = None
-    """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
-    option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
-    declared_for: dict[str, list[str]] | None = None
-    """of a failure that is declared for some hosts: their processors (`has`, `lacks`), and `versions` of packages"""
-    fault: str | None = None
-    """exporter, runtime, precision, reference, case, harness, or null"""
-    examples: int = 0
-    ill_conditioned: int = 0
-    nothing: int = 0
-    """draws verified; too ill-conditioned to judge (more than half of an output is excused); mostly NaN on both
-    sides"""
-    excused: int = 0
-    """values, in all draws, that were off by more than is allowed and
-    [excused](comparison.md#when-float32-itself-is-off), as float32 itself is off there, or at fp16 and int8 [the
-    conversion](precision.md#two-questions)"""
-    left_open: list[str] = field(default_factory=list)
-    """names of the rules by which [nobody can be right](comparison.md#what-is-left-open) on some of these"""
-    dropped_draws: int = 0
-    """failing draws kept from earlier runs that could not be read, and were dropped"""
-    outputs: list[str] = field(default_factory=list)
-    """the names that the case gives its outputs, which sentences call them by; empty where it gives none"""
-    worst: record_types.Worst | None = None
-    """output, index, got, wanted, error, ratio (error / allowed, below 1 passes), rounding (error relative to what
-    another order of the same sums explains), dims; of an output of indices, which `got` and `wanted` are then,
-    `looked_up`: what stands there (`got`, `wanted`, and `in`, what they index)"""
-    draw: record_types.Drawn | None = None
-    """dims, regime, seed, index of the worst or failing example"""
-    histogram: dict[str, list[float]] | None = None
-    """how many examples have their largest error (over what is allowed) between which powers of ten"""
-    signal: str | None = None
-    """how the process ended: a signal, an exit code, a timeout, the memory that it took, an answer that was none"""
     graph: record_types.Graph | None = None
     """opset, nodes by operator, `sha`: a hash of operators, attributes, wiring and small constants, without names,
     doc strings and weights, equal on any host"""
@@ -267,16 +296,31 @@ class Record:
     """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
     conversion: dict[str, Any] | None = None
     """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
-    beyond: list[record_types.Beyond] = field(default_factory=list)
-    """of a converted model: kinds of values (`regime`) of which it makes NaN or infinities where PyTorch's outputs
-    are finite; `node` and `operator` that do so first, what they give (`gives`: NaN or infinity) and of which values
-    (`of`); `vanished`: the constant or node before it whose values became 0, and the largest that did (`was`). The
-    last entry of a failure is its own; others are told, and no failure, as the case does not declare such values"""
-    loss: dict[str, Scalar] | None = None
-    """of a failed comparison: SQNR in dB by stage (export, conversion, optimizer, runtime), or the error it stops
-    with"""
     engine: dict[str, Any] | None = None
     """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
+    latency: record_types.Latency | None = None
+    """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
+    host"""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """all that the cell took: by stage, and for reference, run, compare, coverage, locate; `rest`, what else its
+    process did for it; `process`, what passed until its process ended or it had run again in a fresh one; `start`,
+    starting it"""
+    bundle: str | None = None
+    """where the failing example lies, to be replayed without PyTorch"""
+    bundle_libraries: list[str] = field(default_factory=list)
+    """the custom-operator libraries and plugins in that bundle, which a replay runs only with `--allow-libraries`"""
+    no_bundle: str | None = None
+    """why no bundle of the failing example could be left: the error, or `inside` (of `WrongInside`: a replay compares
+    outputs, which show nothing of it)"""
+
+
+@dataclass
+class Host:
+    """Where it ran, what it changed there, and what it depends on."""
+
+    worker: record_types.Worker | None = None
+    """the worker of a cluster that ran the cell: its `name`, its `host`, its processor as `cpu`; null without
+    `--cluster`"""
     changed: list[Annotated[Any, check_of(record_types.Changed)]] = field(default_factory=list)
     """what the case's Python changed in its process: a list with `what` (mostly the function that sets it), `kind`
     (setting, function: one that was replaced, registry: an entry that decides on exports, as a symbolic or a
@@ -295,31 +339,16 @@ class Record:
     again: list[str] = field(default_factory=list)
     """in a run with `--reuse`, why the cell was run and not taken over: the first five things that are not as they
     were"""
-    after: record_types.After | None = None
-    """of a cell that fails only after others in the same process (`OnlyAfter`): how many `cells` ran before it, their
-    `cases` (the last ones first, and the number of `others`), what these `changed` by case, `stage` and `error` as it
-    failed, its status `alone`"""
-    bundle: str | None = None
-    """where the failing example lies, to be replayed without PyTorch"""
-    bundle_libraries: list[str] = field(default_factory=list)
-    """the custom-operator libraries and plugins in that bundle, which a replay runs only with `--allow-libraries`"""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """all that the cell took: by stage, and for reference, run, compare, coverage, locate; `rest`, what else its
-    process did for it; `process`, what passed until its process ended or it had run again in a fresh one; `start`,
-    starting it"""
-    command: str | None = None
-    """what runs this cell alone"""
-    fingerprint: str | None = None
-    """a hash of all that the cell depends on: what the case says, its files, this package's code, versions,
-    processor, `--examples`"""
-    worker: record_types.Worker | None = None
-    """the worker of a cluster that ran the cell: its `name`, its `host`, its processor as `cpu`; null without
-    `--cluster`"""
-    reused: bool = False
-    """true where `--reuse` took the record over from an earlier run"""
-    latency: record_types.Latency | None = None
-    """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
-    host"""
+
+
+@dataclass
+class Record(Host, Measured, Explained, Outcome, Identity):
+    """The results of one cell, in five groups; seconds are wall time.
+
+    ``error`` is the name that a ``fails`` entry matches. No field but ``reason`` holds sentences: ``records.text``
+    makes them of the others. A text below a field is about it and those above it that have none; the tables of
+    ``docs/records.md`` are made of these. A run file has the fields of all groups beside one another.
+    """
 
     def add_rest(self, name: str, seconds: float) -> None:
         """Count as ``name`` what is left of the ``seconds`` that the cell has taken."""
