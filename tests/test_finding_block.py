@@ -1,5 +1,7 @@
 """A finding in one block: what stands in it, in which order, and what a narrow terminal does with it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from conformance.records.finding_block import describe, lines
@@ -99,6 +101,12 @@ def test_lines_fit_but_for_what_is_to_be_copied(width):
     copied = [line for line in told if "x" * 200 in line or "cases/mods.py" in line or "conformance explain" in line]
     assert all(len(line) <= max(width, 33) for line in told if line not in copied) and len(copied) == 3
     assert len(told) <= 30 or width == 40
+
+
+@pytest.mark.parametrize("encoding, sign", [("utf-8", "─"), ("ascii", "-"), ("cp1252", "-"), (None, "-")])
+def test_a_rule_is_of_signs_that_the_stream_knows(encoding, sign):
+    stream = SimpleNamespace(encoding=encoding)
+    assert next(lines(block(), 1, 1, 80, stream)).startswith(sign * 10)
 
 
 def test_what_others_wrote_does_nothing():

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from conformance.records.record import Record
     from conformance.worker.isolation import OnWait, Worker
 
-BUDGET = 120.0
-"""Seconds that a run explains failures unless ``--explain`` says otherwise."""
-
 
 class Explaining:
     """Keeps the red cells of a run, and has their causes explained at its end."""

@@ -55,7 +55,7 @@ class FindingsFirst:
         reporter.ensure_newline()
         for number, finding in enumerate(found[:_MOST], 1):
             block = finding_block.describe(finding, since(finding, runs))
-            head, *lines = finding_block.lines(block, number, len(found), width - 1)
+            head, *lines = finding_block.lines(block, number, len(found), width - 1, reporter._tw._file)
             if number > 1:
                 reporter.write_line("")
             reporter.write_line(literal(head), red=True, bold=True)

@@ -17,7 +17,7 @@ from conformance.records.details import details
 from conformance.records.findings import VALUES, Finding, Key, beside, shows_less
 from conformance.records.location import place_of, values_of
 from conformance.records.record import FLOAT64
-from conformance.records.sanitize import one_line, visible
+from conformance.records.sanitize import one_line, rule, visible
 from conformance.records.testimony import conclusion, guilty_passes, title
 from conformance.records.text import align_of, element, output_named, replay_of
 
@@ -68,11 +68,11 @@ def describe(finding: Finding, since: str | None = None) -> Block:
     return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
 
 
-def lines(block: Block, number: int, count: int, width: int) -> Iterator[str]:
+def lines(block: Block, number: int, count: int, width: int, stream: Any = None) -> Iterator[str]:
     """Yield the block for a terminal of ``width`` columns. Paths and commands are not broken, so that they can be
-    copied."""
+    copied. ``stream`` is where they go, by default ``sys.stdout``."""
     head = f" {number} of {count}: {one_line(block.who)} "
-    yield from [head.center(width, "─")] if len(head) < width else textwrap.wrap(head.strip(), width)
+    yield from [head.center(width, rule(stream))] if len(head) < width else textwrap.wrap(head.strip(), width)
     yield from textwrap.wrap(one_line(block.what), width) or [""]
     yield ""
     for label, texts in block.rows:

@@ -83,6 +83,15 @@ def tell(line: object, file: TextIO | None = None) -> None:
     print(literal(line).encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
+def rule(stream: TextIO | None = None) -> str:
+    """Return the sign of which a rule is made in a stream, whose encoding may lack the better one."""
+    try:
+        "─".encode(getattr(stream or sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "-"
+    return "─"
+
+
 def command_line(words: Iterable[str]) -> str:
     """A command of these words for a shell, on one line that is ``literal`` already.
 
