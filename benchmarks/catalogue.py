@@ -32,8 +32,9 @@ from conformance.case.python import Folder
 from conformance.case.words import base_of
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
-from conformance.plan.usual import write_usual
+from conformance.plan.usual import FILE
 from conformance.records.environment import environment
+from conformance.records.spent import own_seconds
 
 SHIPPED = Path(__file__).parent.parent / "cases"
 QUICK = SHIPPED / "layer_norm"
@@ -96,6 +97,16 @@ def rows(quick: bool) -> Iterator[Row]:
     )  # fmt: skip
     for count in SHARDS:
         yield _shards(count, first[1])
+
+
+def write_usual(folder: Path, records: Iterable[Mapping[str, Any]], measured: str) -> None:
+    """Write the file of a folder, by the records of a run of all of its cells; ``measured`` says where and when."""
+    spent: dict[str, float] = {}
+    for record in records:
+        spent[record["case"]] = spent.get(record["case"], 0.0) + own_seconds(record)
+    seconds = {name: round(value, 1) for name, value in sorted(spent.items())}
+    text = json.dumps({"measured": measured, "seconds": seconds}, indent=1)
+    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
 
 
 def _shards(count: int, records: Sequence[Mapping[str, Any]]) -> Row:

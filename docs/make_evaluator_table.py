@@ -24,7 +24,7 @@ import onnx
 from onnx import NodeProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from conformance.runtimes.evaluator_rules import RANDOM, uses, versions_of
+from conformance.runtimes.evaluator_rules import RANDOM, uses
 
 NEWEST = 25
 """The newest opset that ONNX Runtime implements; the versions of operators beyond it cannot be asked about."""
@@ -149,6 +149,15 @@ def of_sequences() -> Iterator[tuple[str, Trial]]:
         counted = helper.make_node("SequenceLength", ["t" if inputs else "s"], ["n"])
         for name in (operator, "SequenceLength"):
             yield name, Trial(f"length after {operator}", [*nodes, counted], inputs, [n], [], values)
+
+
+def versions_of() -> dict[str, list[Any]]:
+    """The schemas of each operator of ONNX's own domain, from the oldest version on."""
+    schemas: dict[str, list[Any]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if not schema.domain:
+            schemas.setdefault(schema.name, []).append(schema)
+    return {name: sorted(schemas[name], key=lambda schema: schema.since_version) for name in sorted(schemas)}
 
 
 def answer(trial: Trial, opset: int) -> tuple[str, str]:

@@ -1,6 +1,8 @@
 """On which operators ONNX's evaluator has a say: by the table that holds each version of each of them against ONNX
 Runtime, and in models."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +12,16 @@ from onnx import defs, helper, numpy_helper
 
 from conformance.errors import Unavailable
 from conformance.runtimes import onnxreference, openvino
-from conformance.runtimes.evaluator_rules import ROWS, TABLE, doubt, doubts, judgement_of, uses, versions_of
+from conformance.runtimes.evaluator_rules import ROWS, TABLE, doubt, doubts, judgement_of, uses
 
 OLDEST = 7
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 def versions() -> list[tuple[str, int, int]]:
     """Each operator, each of its versions that some opset from 7 on has, and the last of these opsets."""
     newest = defs.onnx_opset_version()
+    versions_of = runpy.run_path(str(DOCS / "make_evaluator_table.py"))["versions_of"]
     every = []
     for operator, schemas in versions_of().items():
         for schema, after in zip(schemas, [*schemas[1:], None], strict=True):

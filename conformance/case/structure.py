@@ -8,7 +8,7 @@ together.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from conformance.errors import shown
@@ -46,17 +46,6 @@ def flattened(
         if words.count(word) > 1:
             raise ValueError(f"inputs: {shown(name)} and another input are both called {word} in Python")
     return tensors, arguments
-
-
-def tensors_in(node: Node) -> Iterator[str]:
-    """The names of the tensors in a node, in their order."""
-    for form, value in node.items():
-        if form == "tensor":
-            yield value
-        elif form in ("list", "tuple"):
-            yield from (name for inner in value for name in tensors_in(inner))
-        elif form in ("dict", "with"):
-            yield from (name for inner in value.values() for name in tensors_in(inner))
 
 
 def _is_structured(said: object) -> bool:

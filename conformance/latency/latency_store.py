@@ -7,17 +7,12 @@ where files go, so that ``pytest-benchmark compare`` and ``--benchmark-compare``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest_benchmark
 from pytest_benchmark.stats import Metadata, Stats
-from pytest_benchmark.storage.file import FileStorage
-from pytest_benchmark.utils import get_commit_info, get_machine_id
 
 from conformance.latency.samples import Durations, Samples
 from conformance.latency.statistics import TimeVerdict, summary
@@ -148,50 +143,3 @@ def _extra(latency: Mapping[str, Any], side: Mapping[str, Any]) -> dict[str, Any
         "throughput": latency["throughput"],
         **percentiles,
     }
-
-
-def as_benchmark_json(
-    benchmarks: Iterable[Metadata],
-    *,
-    machine_info: Mapping[str, Any] | None = None,
-    commit_info: Mapping[str, Any] | None = None,
-    include_data: bool = True,
-) -> dict[str, Any]:
-    """A run in pytest-benchmark's format, as ``--benchmark-json`` writes it.
-
-    Without ``machine_info`` it is what pytest-benchmark says of this host, which takes a second and imports pytest.
-    """
-    return {
-        "machine_info": dict(_machine_info() if machine_info is None else machine_info),
-        "commit_info": dict(get_commit_info() if commit_info is None else commit_info),
-        "benchmarks": [entry.as_dict(include_data=include_data) for entry in benchmarks],
-        "datetime": datetime.now(timezone.utc).isoformat(),
-        "version": pytest_benchmark.__version__,
-    }
-
-
-def save(folder: Path, name: str, run: Mapping[str, Any]) -> Path:
-    """Writes a run where ``--benchmark-autosave`` would with ``--benchmark-storage=folder``: below the machine's id,
-    with the next free number before the name. Gives the file; a ValueError for a name that is no file name."""
-    if not name or set(name) & set('\\/:*?<>|"'):
-        raise ValueError(f"{name!r} cannot be part of a file name; letters, digits, '-' and '_' can")
-    machine: str = get_machine_id()
-    storage: Any = FileStorage(folder, _Silent(), default_machine_id=machine)
-    before = set(storage.query("*"))
-    storage.save(dict(run), name)
-    (made,) = set(storage.query("*")) - before
-    return Path(made)
-
-
-class _Silent:
-    """A logger for pytest-benchmark's storage; its own writes to the terminal, and imports pytest."""
-
-    def info(self, text: str) -> None:
-        """Says nothing: ``save`` gives the file."""
-
-
-def _machine_info() -> dict[str, Any]:
-    from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
-
-    info: dict[str, Any] = pytest_benchmark_generate_machine_info()
-    return info

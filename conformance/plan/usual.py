@@ -5,13 +5,11 @@ The file decides on no verdict, so that whatever is wrong with the file, there i
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from conformance.disk.foreign_files import parse_json, read_text
-from conformance.records.spent import own_seconds
 
 FILE = "durations.json"
 LONGEST = 10 * 24 * 3600.0
@@ -30,13 +28,3 @@ def read_usual(places: Iterable[Path]) -> dict[str, float]:
             continue
         known |= {name: value for name, value in seconds.items() if 0 <= value <= LONGEST}
     return known
-
-
-def write_usual(folder: Path, records: Iterable[Mapping[str, Any]], measured: str) -> None:
-    """Write the file of a folder, by the records of a run of all of its cells; ``measured`` says where and when."""
-    spent: dict[str, float] = {}
-    for record in records:
-        spent[record["case"]] = spent.get(record["case"], 0.0) + own_seconds(record)
-    seconds = {name: round(value, 1) for name, value in sorted(spent.items())}
-    text = json.dumps({"measured": measured, "seconds": seconds}, indent=1)
-    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")

@@ -285,17 +285,6 @@ def _plain(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-def versions_of() -> dict[str, list[Any]]:
-    """The schemas of each operator of ONNX's own domain, from the oldest version on."""
-    from onnx import defs
-
-    schemas: dict[str, list[Any]] = {}
-    for schema in defs.get_all_schemas_with_history():
-        if not schema.domain:
-            schemas.setdefault(schema.name, []).append(schema)
-    return {name: sorted(schemas[name], key=lambda schema: schema.since_version) for name in sorted(schemas)}
-
-
 @cache
 def uses(operator: str, opset: int) -> str:
     """The name of the class that the evaluator takes for an operator at an opset; ``function`` where it evaluates the

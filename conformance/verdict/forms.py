@@ -1,12 +1,14 @@
 """The forms in which operators take their inputs, whatever their values: lists of numbers, one number, and dtypes.
 
-As https://onnx.ai/onnx/operators has it, but for numbers in one axis, which ONNX Runtime takes everywhere for those
-in none. Dtypes are those of ONNX's schemas.
+``forms.csv`` has what https://onnx.ai/onnx/operators says, but for numbers in one axis, which ONNX Runtime takes everywhere for
+those in none. Dtypes are those of ONNX's schemas.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,54 +19,25 @@ REDUCTIONS = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
-VECTORS: dict[str, Mapping[int, str]] = {
-    "AffineGrid": {1: "the size"}, "CenterCropPad": {1: "the shape"},
-    "Col2Im": {1: "the shape of the image", 2: "the shape of a block"}, "Compress": {1: "the condition"},
-    "ConstantOfShape": {0: "the shape"}, "Expand": {1: "the shape"}, "MaxUnpool": {2: "the shape"},
-    "OneHot": {2: "the two values"}, "Pad": {1: "the pads", 3: "the axes"}, "Reshape": {1: "the shape"},
-    "Resize": {1: "the region or the scales", 2: "the scales", 3: "the sizes"},
-    "ReverseSequence": {1: "the lengths"}, "RoiAlign": {2: "the batch indices"},
-    "Slice": {1: "the starts", 2: "the ends", 3: "the axes", 4: "the steps"}, "Split": {1: "the sizes of the parts"},
-    "Squeeze": {1: "the axes"}, "Tile": {1: "the repeats"}, "TopK": {1: "the number of values"},
-    "Unsqueeze": {1: "the axes"}, "Upsample": {1: "the scales"},
-    **{operator: {1: "the axes"} for operator in REDUCTIONS},
-}  # fmt: skip
+VECTORS: dict[str, dict[int, str]] = {}
 """By operator, the inputs that are lists of numbers, and so have one axis."""
-NUMBERS: dict[str, Mapping[int, str]] = {
-    "BlackmanWindow": {0: "the size"}, "HammingWindow": {0: "the size"}, "HannWindow": {0: "the size"},
-    "CumProd": {1: "the axis"}, "CumSum": {1: "the axis"},
-    "Clip": {1: "the smallest value", 2: "the largest value"}, "DFT": {1: "the length", 2: "the axis"},
-    "Dropout": {1: "the ratio", 2: "the mode"}, "If": {0: "the condition"},
-    "Loop": {0: "the number of turns", 1: "the condition"},
-    "MelWeightMatrix": {
-        0: "the number of bins", 1: "the length", 2: "the rate", 3: "the lower edge", 4: "the upper edge",
-    },
-    "NonMaxSuppression": {2: "the number of boxes", 3: "the overlap", 4: "the smallest score"},
-    "OneHot": {1: "the depth"}, "Pad": {2: "the constant"},
-    "Range": {0: "the start", 1: "the limit", 2: "the step"}, "STFT": {1: "the step", 3: "the length"},
-    "TopK": {1: "the number of values"}, "Trilu": {1: "the diagonal"},
-}  # fmt: skip
+NUMBERS: dict[str, dict[int, str]] = {}
 """By operator, the inputs that are one number, in no axis or in one."""
-
-_PADDED = ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv")
-WORDS: dict[str, Mapping[str, str]] = {
-    **{operator: {"auto_pad": "NOTSET SAME_UPPER SAME_LOWER VALID"} for operator in _PADDED},
-    **{operator: {"direction": "forward reverse bidirectional"} for operator in ("GRU", "LSTM", "RNN")},
-    **{operator: {"reduction": "none add mul max min"} for operator in ("ScatterElements", "ScatterND")},
-    "BitShift": {"direction": "LEFT RIGHT"}, "DepthToSpace": {"mode": "CRD DCR"},
-    "Gelu": {"approximate": "none tanh"},
-    "GridSample": {"mode": "bilinear nearest bicubic linear cubic", "padding_mode": "zeros border reflection"},
-    "Pad": {"mode": "constant reflect edge wrap"},
-    "Resize": {
-        "coordinate_transformation_mode":
-            "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn "
-            "tf_crop_and_resize",
-        "keep_aspect_ratio_policy": "stretch not_larger not_smaller", "mode": "nearest linear cubic",
-        "nearest_mode": "round_prefer_floor round_prefer_ceil floor ceil",
-    },
-    "RoiAlign": {"coordinate_transformation_mode": "half_pixel output_half_pixel", "mode": "avg max"},
-}  # fmt: skip
+WORDS: dict[str, dict[str, str]] = {}
 """By operator and attribute, the words that it may be, of all opsets, first those that operators of PyTorch need."""
+
+
+def _read_forms() -> None:
+    with Path(__file__).with_name("forms.csv").open(encoding="utf-8", newline="") as file:
+        for operator, kind, at, what in csv.reader(file):
+            if kind == "words":
+                WORDS.setdefault(operator, {})[at] = what
+            elif kind in ("list", "number"):
+                inputs = VECTORS if kind == "list" else NUMBERS
+                inputs.setdefault(operator, {})[int(at)] = what
+
+
+_read_forms()
 
 
 def words_of(operator: str, name: str) -> list[str]:
