@@ -1,7 +1,7 @@
 """The forms in which operators take their inputs, whatever their values: lists of numbers, one number, and dtypes.
 
-``forms.csv`` has what https://onnx.ai/onnx/operators says, but for numbers in one axis, which ONNX Runtime takes everywhere for
-those in none. Dtypes are those of ONNX's schemas.
+``forms.csv`` has what https://onnx.ai/onnx/operators says, but for numbers in one axis, which ONNX Runtime takes
+everywhere for those in none. Dtypes are those of ONNX's schemas.
 """
 
 from __future__ import annotations
