@@ -57,13 +57,15 @@ def note_operator(
         located = {"unable": "raised", "detail": summarize(located)}, None
     told, small = located
     own = own_code(run)
+    second = stop.details["operator"].pop("second_seconds", 0.0)
     told = stop.details["operator"] = _at_own_code(run.cell.case, told, own)
     if told.get("how") == "path":
         stop.details["hints"] = ["branch"]
     if stop.fault == "exporter":
         stop.details |= told_of(accused(own, told))
     reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
-    verify.add_seconds("locate", time.perf_counter() - start - reducing)
+    verify.add_seconds("second place", second)
+    verify.add_seconds("locate", time.perf_counter() - start - reducing - second)
     return small
 
 

@@ -302,7 +302,8 @@ class Measured:
     """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
     host"""
     seconds: dict[str, float] = field(default_factory=dict)
-    """all that the cell took: by stage, and for reference, run, compare, coverage, locate; `rest`, what else its
+    """all that the cell took: by stage, and for reference, run, compare, coverage, locate, `second place` (looking
+    for it), `explain` (all of explaining, where that was done after the verdicts); `rest`, what else its
     process did for it; `process`, what passed until its process ended or it had run again in a fresh one; `start`,
     starting it"""
     bundle: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -172,10 +173,11 @@ class Search:
                 None if self.parting is None else self._told(self.parting, stage, model, walk.program, walk.at, walk)
             )
         first = Cause.of(self.parting, self._told(self.parting, stage, model, walk.program, walk.at, walk))
+        start = time.monotonic()
         second = or_else(
             None, lambda: aside.ask(lambda: self._second(first, walk.at) or self._of_others(first), SECONDS)
         )
-        return self._in_order(first, second)
+        return self._in_order(first, second) | {"second_seconds": time.monotonic() - start}
 
     def _second(self, first: Cause, at: At) -> Cause | None:
         """Return what is still wrong once the operator that was named first gives what it should, wherever it is
