@@ -57,7 +57,7 @@ def note_operator(
         located = {"unable": "raised", "detail": summarize(located)}, None
     told, small = located
     own = own_code(run)
-    second = stop.details["operator"].pop("second_seconds", 0.0)
+    second = told.pop("second_seconds", 0.0)
     told = stop.details["operator"] = _at_own_code(run.cell.case, told, own)
     if told.get("how") == "path":
         stop.details["hints"] = ["branch"]
