@@ -11,19 +11,12 @@ import pytest
 
 from conformance.latency.measure_latency import interleave
 from tests.kit import clock
-from tests.kit.cases import PASSED, problems_of, say, verdict, write_case
+from tests.kit.cases import PASSED, QUICK, case_of, problems_of, say, verdict, write_case
 from tests.kit.runs import run_suite
 from tests.kit.runtimes import wrong_runtime
 
 DOUBLES = Path(__file__).parent / "doubles"
-BODY = """
-forward: beside.product(x)
-inputs: {x: "float32[batch, 16, 16]"}
-dims: {batch: 1..16}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [17]}
-"""
+BODY = case_of("beside.product(x)", QUICK, dims="batch: 1..16", x="[batch, 16, 16]")
 PYTHON = """
 import torch
 from tests.kit.clock import tick

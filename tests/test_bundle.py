@@ -18,7 +18,7 @@ from conformance.bundle.bundle_layout import Bundle
 from conformance.records import text
 from conformance.records.run_file import read_run
 from tests.kit.bundles import copy_cases, edit_entries, pack, replay, spoil
-from tests.kit.cases import say, write_case
+from tests.kit.cases import case_of, say, write_case
 from tests.kit.doubles import search_doubles
 from tests.kit.runs import Outcome, run_command, run_suite
 
@@ -46,14 +46,13 @@ CASES = {
 }
 NAMES = {"test_accuracy-planted-torchscript-op17", "test_accuracy-planted-torchscript-op17-fp16"}
 WRONG = "def symbolic(g, x):\n    return g.op('Sin', x)\n"
-WRONG_BODY = """
-forward: torch.asinh(x)
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..8}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}
-"""
+WRONG_BODY = case_of(
+    "torch.asinh(x)",
+    "runtimes: onnxruntime",
+    "specials: false",
+    "export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}",
+    dims="batch: 1..8",
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conformance import cli
 from tests.kit.bundles import edit_entries, pack, replay
-from tests.kit.cases import write_case
+from tests.kit.cases import case_of, write_case
 
-BODY = """
-forward: x @ torch.ones(3, 4)
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..8}
-runtimes: onnxruntime
-export: {torchscript: [17]}
-"""
+BODY = case_of("x @ torch.ones(3, 4)", "runtimes: onnxruntime", "export: {torchscript: [17]}", dims="batch: 1..8")
 ID = "accuracy[planted-torchscript-op17-onnxruntime-fp32]"
 SECRET = np.arange(7654321, 7654333, dtype=np.float32).reshape(4, 3)
 

@@ -17,16 +17,10 @@ from conformance.depends.fingerprint import changes
 from conformance.depends.observed_dependencies import Now, Observed
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
-from tests.kit.cases import Bench
+from tests.kit.cases import Bench, module_of, say
 from tests.kit.runs import run_command
 
-BODY = """
-module: beside.Net
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-export: {torchscript: [17]}
-"""
+BODY = say(module_of("Net", shape="batch, 3"), "runtimes: onnxruntime", "export: {torchscript: [17]}")
 MODULE = """
 import os
 import sys

@@ -11,16 +11,10 @@ from conformance.checks.runner import Ran, Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, WorkerError
-from tests.kit.cases import say, write_case
+from tests.kit.cases import QUICK, say, write_case
 from tests.kit.runs import Outcome, run_suite
 
-HEAD = """
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..9}
-export: {torchscript: [17]}
-runtimes: onnxruntime
-specials: false
-"""
+HEAD = say('inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..9}", QUICK)
 HOSTILE = """
 import os, signal
 import torch

@@ -15,7 +15,7 @@ from conformance import cli
 from conformance.bundle.bundle_layout import Bundle
 from conformance.records import matrix, text
 from conformance.records.sanitize import literal
-from tests.kit.cases import say, write_case
+from tests.kit.cases import QUICK, case_of, say, write_case
 from tests.kit.harmless import ANY, FORGED, PARTS, assert_ours
 from tests.kit.runs import run_suite
 from tests.report.support import failed, hostile, hostile_header, record
@@ -131,13 +131,7 @@ def test_a_path_that_is_not_there(tmp_path, capsys, name):
 HOSTILE = f"first \\x1b[31mred \\u202eexe ##[error]x\\n::error::second\\n{FORGED}\\r"
 SAID = HOSTILE.replace("\\x1b[31m", "").replace("\\r", "")
 """What of it a case file may say: characters that act on a terminal are refused there."""
-BODY = """
-forward: beside.forward(x)
-inputs: {x: "float32[3]"}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [17]}
-"""
+BODY = case_of("beside.forward(x)", QUICK, dims="", x="[3]")
 
 
 def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path):

@@ -28,7 +28,7 @@ from conformance.verdict import saturation
 from conformance.worker.clock import Clock
 from conformance.worker.progress_note import Progress
 from tests.baseline.support import record as a_record
-from tests.kit.cases import PASSED, Bench, load_case, problems_of, say, verdict
+from tests.kit.cases import PASSED, QUICK, Bench, load_case, module_of, problems_of, say, verdict
 from tests.kit.models import model_of
 from tests.kit.modules import net_of
 from tests.kit.runtimes import replaced_runtime
@@ -39,15 +39,7 @@ NO_VNNI = "{has: avx2, lacks: [avx512_vnni, avx_vnni]}"
 RECORDED = Path(__file__).parent / "hosts" / "lacks_vnni"
 
 NET = net_of("self.layer(x)", layer="Linear(32, 4)")
-BODY = """
-module: beside.Net
-inputs: {x: "float32[batch, 32]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [17]}
-precisions: {int8: {}}
-"""
+BODY = say(module_of("Net", shape="batch, 32"), QUICK, "precisions: {int8: {}}")
 
 
 def declares(cpu: str) -> str:

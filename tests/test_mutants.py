@@ -16,7 +16,7 @@ from benchmarks.mutants.run import Study, add_model
 from conformance.mutants.kinds import KINDS, View, choose, mutated, tensors
 from conformance.mutants.probe import Made
 from conformance.mutants.study import hasty_worker
-from tests.kit.cases import Bench
+from tests.kit.cases import QUICK, Bench, case_of
 from tests.kit.models import model_of
 
 X = np.random.default_rng(0).standard_normal((3, 2, 5, 4), dtype=np.float32)
@@ -109,15 +109,9 @@ def test_what_does_not_load_is_no_mutant():
     assert list(choose(view_of(small_model()), 0, 3, refuses)) == []
 
 
-FLATTENED = """
-forward: torch.flatten(x * 2, 1, 2)
-inputs: {x: "float32[batch, 3, 4, 5]"}
-dims: {batch: 1..9}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [17]}
-examples: {shapes: 0, values: 2, boundary: 1}
-"""
+FLATTENED = case_of(
+    "torch.flatten(x * 2, 1, 2)", QUICK, "examples: {shapes: 0, values: 2, boundary: 1}", x="[batch, 3, 4, 5]"
+)
 
 
 @pytest.fixture(scope="module")

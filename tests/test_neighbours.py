@@ -23,7 +23,7 @@ from conformance.worker.isolation import Worker
 from conformance.worker.state.bodies import Bodies
 from conformance.worker.warm import new_worker
 from tests.kit import fatal, neighbours
-from tests.kit.cases import details, load_case, module_of, say, verdict
+from tests.kit.cases import QUICK, details, load_case, module_of, say, verdict
 from tests.kit.modules import net_of
 from tests.kit.neighbours import HARMS, JUDGING, LEFT, REGISTRIES, cells_of, holds
 
@@ -55,13 +55,7 @@ DRAWING = "import random\nimport numpy as np" + net_of(
     'with open(__file__ + ".seen", "a") as seen:',
     "    print(random.random(), np.random.rand(), float(torch.rand(1)), file=seen)",
 )
-DRAWS = """
-module: beside.Net
-inputs: {x: "float32[3]"}
-specials: false
-runtimes: onnxruntime
-export: {torchscript: [17]}
-"""
+DRAWS = say("module: beside.Net", 'inputs: {x: "float32[3]"}', QUICK)
 
 
 def test_what_a_cell_draws_from_the_process_generators_does_not_depend_on_others(bench):

@@ -5,16 +5,11 @@ import pytest
 from conformance.case.case_file import load
 from conformance.plan.catalogue import Selection, plan, unmatched
 from conformance.plan.expected import declared, owed
-from tests.kit.cases import load_case, say, write_case
+from tests.kit.cases import case_of, load_case, say, write_case
 
 pytestmark = pytest.mark.smoke
 
-BODY = """
-forward: torch.sin(x)
-inputs: {x: "float32[n]"}
-dims: {n: 1..4}
-export: {torchscript: [13, 17], dynamo: [20]}
-"""
+BODY = case_of("torch.sin(x)", "export: {torchscript: [13, 17], dynamo: [20]}", dims="n: 1..4", x="[n]")
 
 
 def ids(case, selection=None):

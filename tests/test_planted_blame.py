@@ -17,7 +17,7 @@ from conformance.records import matrix
 from conformance.records.explanation import greatest
 from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime, openvino
-from tests.kit.cases import PASSED, Bench, details, say, verdict, with_symbolic
+from tests.kit.cases import PASSED, QUICK, Bench, details, module_of, say, verdict, with_symbolic
 from tests.kit.modules import net_of
 from tests.kit.planting import planted
 from tests.kit.runtimes import Alter
@@ -91,15 +91,7 @@ def test_a_failure_says_where_no_float64_form_tells_of_pytorchs_own_rounding(ben
 
 
 # ---- converted models ----------------------------------------------------------------------------------------------
-NET = """
-module: beside.Net
-inputs: {x: "float32[batch, 6]"}
-dims: {batch: 3..4}
-trace: {batch: 4}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [17]}
-"""
+NET = say("module: beside.Net", 'inputs: {x: "float32[batch, 6]"}', "dims: {batch: 3..4}", "trace: {batch: 4}", QUICK)
 PRECISIONS = "precisions: {fp16: {}, int8: {}}"
 BAKED_IN = net_of("self.layer(x) + torch.ones(int(x.shape[0]), 6)", layer="Linear(6, 6)")
 SOUND = net_of("self.layer(x)", layer="Linear(6, 6)")
@@ -203,12 +195,7 @@ class Drifts(torch.nn.Module):
         {before}
         return torch.sin(x) + {more}
 """
-DRIFTING = """
-module: beside.Drifts
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-"""
+DRIFTING = say(module_of("Drifts", shape="batch, 3"), "runtimes: onnxruntime")
 
 
 @pytest.mark.parametrize("more", [

@@ -14,19 +14,12 @@ from conformance.draw.draw import Draw
 from conformance.draw.shapes import boundary_sizes, drawn_shapes, trace_sizes
 from conformance.plan.catalogue import plan
 from conformance.plan.settings import Settings
-from tests.kit.cases import load_case, write_case
+from tests.kit.cases import QUICK, load_case, say, write_case
 from tests.kit.modules import net_of
 from tests.kit.runs import Outcome, run_pytest, run_suite
 
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n]"}\ndims: {n: 1..9}\n'
-RAISES = """
-module: beside.Net
-inputs: {x: "float32[n]"}
-dims: {n: 1..9}
-export: {torchscript: [17]}
-runtimes: onnxruntime
-specials: false
-"""
+RAISES = say("module: beside.Net", 'inputs: {x: "float32[n]"}', "dims: {n: 1..9}", QUICK)
 RAISING = net_of("torch.sin(x)", "if x.shape[0] == 9:", "    raise ValueError('planted')")
 
 

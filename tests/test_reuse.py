@@ -13,7 +13,7 @@ from conformance.depends.fingerprint import Fingerprints
 from conformance.plan.catalogue import plan
 from conformance.plugin.running import Running
 from conformance.records.run_file import read_run
-from tests.kit.cases import case_of, load_case, write_case
+from tests.kit.cases import QUICK, case_of, load_case, write_case
 from tests.kit.runs import Outcome, run_command, run_suite
 from tests.kit.unrun import UNRUN
 from tests.watch.support import CASES, project
@@ -118,15 +118,7 @@ def test_what_cannot_be_reused_is_a_usage_error(folder, arguments, text):
     assert outcome.code == 4 and text in outcome.text and "Traceback" not in outcome.text
 
 
-TIMED = """
-forward: torch.sin(x)
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-export: {torchscript: [17]}
-runtimes: onnxruntime
-specials: false
-latency: [{throughput: [1], seconds: 0.1}]
-"""
+TIMED = case_of("torch.sin(x)", QUICK, "latency: [{throughput: [1], seconds: 0.1}]", dims="batch: 1..4")
 
 
 def test_a_duration_is_measured_again(tmp_path):

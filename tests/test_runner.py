@@ -16,12 +16,7 @@ from conformance.worker.warm import new_worker
 from tests.kit.cases import case_of, say
 from tests.kit.modules import net_of
 
-HEAD = """
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-specials: false
-"""
+HEAD = say('inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}", "runtimes: onnxruntime", "specials: false")
 PYTHON = net_of("x", "__import__('os')._exit(3)")
 
 

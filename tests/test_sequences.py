@@ -42,12 +42,7 @@ class Two(torch.nn.Module):
 def wrong(g, x):
     return g.op("Atan", x)
 """
-INPUTS = """
-script: true
-inputs: {x: "float32[n, 4]"}
-dims: {n: 1..4}
-export: {torchscript: [17]}
-"""
+INPUTS = say("script: true", 'inputs: {x: "float32[n, 4]"}', "dims: {n: 1..4}", "export: {torchscript: [17]}")
 LOOPED = say("module: beside.Looped", INPUTS)
 NESTED = say("module: beside.Nested", INPUTS)
 

@@ -12,7 +12,7 @@ from conformance.checks.reduce.model_script import MOST_LINES
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record, validated
-from tests.kit.cases import Bench, details, module_of, say, verdict, with_symbolic
+from tests.kit.cases import Bench, case_of, details, module_of, say, verdict, with_symbolic
 from tests.kit.warm_python import warm_python
 
 WRONG = ("failed", "compare", "WrongValue", "exporter")
@@ -104,11 +104,7 @@ def symbolic(g, x):
         value = next(value.node().inputs())
     return g.op("Abs", x)
 """
-POOL = """
-forward: F.avg_pool2d(torch.relu(x) * 2, 2, divisor_override=3)
-inputs: {x: "float32[batch, 3, 8, 8]"}
-dims: {batch: 1..4}
-"""
+POOL = case_of("F.avg_pool2d(torch.relu(x) * 2, 2, divisor_override=3)", dims="batch: 1..4", x="[batch, 3, 8, 8]")
 TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
 
 

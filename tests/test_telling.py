@@ -9,17 +9,13 @@ from conformance.records import text
 from conformance.records.explanation import bears_out
 from conformance.records.telling import Telling
 from conformance.verdict.blame import shown
-from tests.kit.cases import write_case
+from tests.kit.cases import case_of, write_case
 from tests.kit.runs import run_suite
 from tests.report.support import record
 
-BODY = """
-forward: torch.asinh(x)
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-export: {torchscript: [16, 17]}
-runtimes: [onnx-reference, onnxruntime]
-"""
+BODY = case_of(
+    "torch.asinh(x)", "export: {torchscript: [16, 17]}", "runtimes: [onnx-reference, onnxruntime]", dims="batch: 1..4"
+)
 
 
 def test_an_export_that_fails_is_told_in_full_once(tmp_path):

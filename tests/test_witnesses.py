@@ -19,7 +19,7 @@ from conformance.records import text
 from conformance.runtimes import onnxreference, onnxruntime, openvino, registry
 from conformance.verdict import blame, other_runtime
 from conformance.worker import aside
-from tests.kit.cases import PASSED, details, say, verdict
+from tests.kit.cases import PASSED, case_of, details, say, verdict
 from tests.kit.models import model_of
 from tests.kit.planting import planted, wrapping
 from tests.kit.runtimes import Alter
@@ -163,14 +163,14 @@ def test_no_object_from_before_ends_in_the_process_of_a_question():
 
 
 # ---- OpenVINO ------------------------------------------------------------------------------------------------------
-CONVERTED = """
-forward: torch.nn.functional.linear(x, torch.eye(4, 6)).relu()
-inputs: {x: "float32[batch, 6]"}
-dims: {batch: 1..8}
-specials: false
-precisions: {fp16: {}, int8: {}}
-export: {torchscript: [17]}
-"""
+CONVERTED = case_of(
+    "torch.nn.functional.linear(x, torch.eye(4, 6)).relu()",
+    "specials: false",
+    "precisions: {fp16: {}, int8: {}}",
+    "export: {torchscript: [17]}",
+    dims="batch: 1..8",
+    x="[batch, 6]",
+)
 """Without two weights side by side, whose products 8-bit kernels of processors without VNNI would saturate."""
 
 
@@ -285,13 +285,9 @@ OFFSET = """
 def draw(dims, rng):
     return {"x": (4096 + rng.integers(-8, 8, (dims["batch"], 8)) / 8).astype("float32")}
 """
-CENTRED = """
-forward: x - x.mean(-1, keepdim=True)
-inputs: {x: "float32[batch, 8]"}
-dims: {batch: 1..4}
-draw: beside.draw
-specials: false
-"""
+CENTRED = case_of(
+    "x - x.mean(-1, keepdim=True)", "draw: beside.draw", "specials: false", dims="batch: 1..4", x="[batch, 8]"
+)
 
 
 @pytest.mark.parametrize("error, fault", [(3e-4, "runtime"), (0.5, "exporter")])

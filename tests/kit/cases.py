@@ -19,6 +19,9 @@ from conformance.records import text
 from conformance.records.record import Record
 from conformance.worker.progress_note import Progress
 
+QUICK = "export: {torchscript: [17]}\nruntimes: onnxruntime\nspecials: false"
+"""Of a case whose cells are to be few: one export, one runtime, no special values."""
+
 
 def say(*parts: str) -> str:
     """The parts of a case, each indented as it may be, as one text."""

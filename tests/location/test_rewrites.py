@@ -19,13 +19,13 @@ from tests.kit.planting import planted, wrapping
 
 pytestmark = pytest.mark.own_store
 
-CLIPPED = """
-forward: torch.relu(torch.clamp(x, -1, 1)) + torch.tanh(x)
-inputs: {x: "float32[batch, 4]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-specials: false
-"""
+CLIPPED = case_of(
+    "torch.relu(torch.clamp(x, -1, 1)) + torch.tanh(x)",
+    "runtimes: onnxruntime",
+    "specials: false",
+    dims="batch: 1..4",
+    x="[batch, 4]",
+)
 
 
 def named(record: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from conformance.plan.cell import Cell
 from conformance.records import text
 from conformance.records.explanation import greatest
 from conformance.records.record import Record
-from tests.kit.cases import Bench, say, verdict
+from tests.kit.cases import Bench, module_of, say, verdict
 from tests.kit.modules import net_of
 
 LAYERS = {"first": "Conv2d(3, 8, 3, padding=1)", "second": "Conv2d(8, 4, 3, padding=1)", "last": "Linear(4, 5)"}
@@ -35,11 +35,7 @@ specials: false
 export: {torchscript: [17]}
 """
 """With kernels that saturate on no processor, since that would drown what is planted."""
-NET_INPUT = """
-module: beside.Net
-inputs: {x: "float32[batch, 3, 6, 6]"}
-dims: {batch: 1..4}
-"""
+NET_INPUT = module_of("Net", shape="batch, 3, 6, 6")
 BODY = say(NET_INPUT, COMMON, "precisions: {fp16: {}, int8: {}}")
 
 Change = Callable[[onnx.ModelProto], None]

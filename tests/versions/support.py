@@ -6,15 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.kit.cases import case_of
+
 CELL = "accuracy[planted-torchscript-op17-onnxruntime-fp32]"
-BODY = """
-forward: torch.sin(x)
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-export: {torchscript: [17]}
-specials: false
-runtimes: [onnxruntime]
-"""
+BODY = case_of(
+    "torch.sin(x)", "export: {torchscript: [17]}", "specials: false", "runtimes: [onnxruntime]", dims="batch: 1..4"
+)
 FAILED = {"status": "failed", "stage": "compare", "error": "WrongValue", "reason": "planted", "fault": "runtime"}
 
 StandIn = Callable[[list[str], Callable[[str], str]], None]

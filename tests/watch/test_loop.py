@@ -13,7 +13,7 @@ from conformance import cli
 from conformance.errors import UserError
 from conformance.plan.catalogue import plan
 from conformance.plan.keyword_selection import Words
-from tests.kit.cases import load_case
+from tests.kit.cases import case_of, load_case
 from tests.watch.support import CASES, LIMIT, MODULES, OWN, PLAIN, StubRunner, fail, project, watch
 
 pytestmark = pytest.mark.smoke
@@ -190,13 +190,9 @@ def test_what_the_user_has_to_correct_is_said_in_one_line(tmp_path, cases, monke
     assert said in line
 
 
-BODY = """
-forward: torch.sin(x)
-tags: [Quick, nightly]
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-export: {torchscript: [9, 17], dynamo: [20]}
-"""
+BODY = case_of(
+    "torch.sin(x)", "tags: [Quick, nightly]", "export: {torchscript: [9, 17], dynamo: [20]}", dims="batch: 1..4"
+)
 TEXTS = (
     "op17", "OP17", "not not op17", "export or specials and not dynamo", "(export or specials) and not dynamo",
     "accuracy[planted-torchscript-op17-onnxruntime-fp32]", "test_accuracy and onnxruntime-fp32]",

@@ -15,18 +15,18 @@ from conformance.plugin.pooled import unmade
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker, WorkerError
 from tests.kit import fatal
+from tests.kit.cases import case_of
 from tests.kit.servers import WARM
 
 PLENTY = 60.0
 """Seconds; nothing here comes near it unless it is broken."""
-BODY = """
-forward: torch.sin(x)
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [9, 11, 13, 15, 17]}
-"""
+BODY = case_of(
+    "torch.sin(x)",
+    "runtimes: onnxruntime",
+    "specials: false",
+    "export: {torchscript: [9, 11, 13, 15, 17]}",
+    dims="batch: 1..4",
+)
 
 
 class Idle:
