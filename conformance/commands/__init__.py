@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.commands.option_types import seconds
+from conformance.disk.stores import DEFAULT_STORE
 from conformance.errors import Stopped, UserError
 
 if TYPE_CHECKING:
@@ -21,6 +23,24 @@ if TYPE_CHECKING:
 
 TIMEOUT = 600.0
 """Seconds that a question to a worker, or a cell, may take, as in the suite."""
+
+
+def add_store(parser: argparse.ArgumentParser, what: str = "exported models") -> None:
+    parser.add_argument(
+        "--store", type=Path, default=Path(DEFAULT_STORE), metavar="DIR", help=f"{what} (default: %(default)s)"
+    )
+
+
+def add_cases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
+    )
+
+
+def add_cell_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cell-timeout", type=seconds, default=TIMEOUT, metavar="S", help="seconds (default: %(default)s)"
+    )
 
 
 def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from conformance.commands import TIMEOUT, ask, blocks, option_types, pairs
+from conformance.commands import TIMEOUT, add_store, ask, blocks, option_types, pairs
 from conformance.errors import UserError
 from conformance.records.sanitize import tell
 
@@ -41,9 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=option_types.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
     )
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="models (default: %(default)s)"
-    )
+    add_store(parser, "models")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from pathlib import Path
+
+from conformance.commands import add_store
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="the store (default: %(default)s)"
-    )
+    add_store(parser, "the store")
     parser.add_argument(
         "--limit", metavar="SIZE", help="only what was not used for longest, until the store is no larger, as in 5GiB"
     )

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import TIMEOUT
+from conformance.commands import TIMEOUT, add_store
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", type=Path, default=Path("reports/latest"), metavar="RUN", help="the run (default: %(default)s)"
     )
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="models (default: %(default)s)"
-    )
+    add_store(parser, "models")
     parser.add_argument("--depends", action="store_true", help="what each cell's result depends on")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import selecting
+from conformance.commands import add_store, selecting
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -30,13 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--min-kill", type=_share, metavar="SHARE",
         help="exit with 1 where less than this share of the defects is killed, from 0 to 1",
     )  # fmt: skip
-    parser.add_argument(
-        "--store",
-        type=Path,
-        default=Path(".conformance"),
-        metavar="DIR",
-        help="exported models (default: %(default)s)",
-    )
+    add_store(parser)
 
 
 def run(given: argparse.Namespace) -> int:

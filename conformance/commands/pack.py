@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import option_types
+from conformance.commands import add_cases, add_cell_timeout, add_store, option_types
 from conformance.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ KEYS = ("exporter", "opset", "precision")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="folder to write")
-    parser.add_argument(
-        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
-    )
+    add_cases(parser)
     parser.add_argument("-k", dest="words", metavar="TEXT", help="only cells whose id contains this")
     parser.add_argument("--runtime", default="tensorrt", help="cells of this runtime (default: %(default)s)")
     for name in KEYS:
@@ -31,16 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=16,
         help="examples for each cell, at most (default: %(default)s)",
     )
-    parser.add_argument(
-        "--cell-timeout",
-        type=option_types.seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
-    )
+    add_cell_timeout(parser)
+    add_store(parser)
 
 
 def run(given: argparse.Namespace) -> int:

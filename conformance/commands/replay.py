@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.commands import option_types
+from conformance.commands import add_cell_timeout, add_store
 from conformance.records.sanitize import tell
 from conformance.runtimes.registry import IN_CASES
 
@@ -42,21 +42,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="load and run the custom-operator libraries and plugins in the bundle, after naming each; without it "
         "their cells fail",
     )
-    parser.add_argument(
-        "--cell-timeout",
-        type=option_types.seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds (default: %(default)s)",
-    )
+    add_cell_timeout(parser)
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
         help="run it on the workers of a Dask scheduler (tcp://host:8786) that have the runtime",
     )
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), help="where engines are kept (default: %(default)s)"
-    )
+    add_store(parser, "where engines are kept")
 
 
 def run(given: argparse.Namespace) -> int:

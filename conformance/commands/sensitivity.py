@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.commands import option_types
+from conformance.commands import add_cases, add_store, option_types
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,17 +13,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", default="int8", help="fp16, int8 or a variant (default: %(default)s)")
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that is converted")
-    parser.add_argument(
-        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
-    )
+    add_cases(parser)
     parser.add_argument(
         "--samples", type=option_types.count(1), default=8, help="inputs to measure with (default: %(default)s)"
     )
     parser.add_argument("--top", type=option_types.count(1), default=15, help="nodes to show (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
-    )
+    add_store(parser)
 
 
 def run(given: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import option_types
+from conformance.commands import add_store, option_types
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, default=Path("reports/versions"), metavar="DIR",
         help="a folder for each version's run (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), help="where environments are kept (default: %(default)s)"
-    )
+    add_store(parser, "where environments are kept")
     parser.add_argument(
         "--cell-timeout", type=option_types.seconds, metavar="S",
         help="seconds (default: 600 with --runtime, that of pytest with --exporter)",

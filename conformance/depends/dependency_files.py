@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -91,11 +91,7 @@ def is_data(file: Path) -> bool:
 
 @dataclass
 class _Walk:
-    """The Python of one case, followed through its imports.
-
-    Files are paths as text and each folder is listed once, as asking for each file that an import may mean would
-    take longer than all else.
-    """
+    """The Python of one case, followed through its imports."""
 
     folder: Path
     files: dict[str, None] = field(default_factory=dict)
@@ -104,12 +100,6 @@ class _Walk:
     _todo: list[str] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     _whole: bool = False
-    _listed: dict[str, dict[str, os.DirEntry[str]]] = field(default_factory=dict)
-    _real: dict[str, str] = field(default_factory=dict)
-    """What folders are called without symbolic links."""
-
-    def __post_init__(self) -> None:
-        self._roots = {str(root): self._modules_in(str(root)) for root in (self.folder, *own_roots())}
 
     def name(self, dotted: str) -> None:
         """Adds what ``file.function`` or ``package.module.function`` means."""
@@ -127,8 +117,7 @@ class _Walk:
             for name in imports.names:
                 self._module(name)
             for level, name in imports.relative:
-                folder = file.rsplit(os.sep, level)[0] or os.sep
-                self._todo += [entry.path for entry in self._found(folder, name)]
+                self._todo += map(str, _files_of(Path(file).parents[level - 1], name))
             if imports.computed and not self._whole:
                 self._whole = True
                 self._todo += python_below(self.folder)
@@ -138,53 +127,26 @@ class _Walk:
             return
         self._names.add(name)
         first = name.partition(".")[0]
-        roots = [root for root, modules in self._roots.items() if first in modules]
+        roots = [root for root in (self.folder, *own_roots()) if _has(root, first)]
         if not roots:
             hooked = None if first in sys.stdlib_module_names else hooked_root(first)
             if hooked is None or hooked == HOME.parent:
                 self.packages.add(first)
                 return
-            roots = [str(hooked)]
-        for root in roots:
-            for entry in self._found(root, name):
-                file = self._resolved(entry)
-                if not file.startswith(f"{HOME}{os.sep}"):
-                    self._todo.append(file)
+            roots = [hooked]
+        found = (os.path.realpath(file) for root in roots for file in _files_of(root, name))
+        self._todo += [file for file in found if not file.startswith(f"{HOME}{os.sep}")]
 
-    def _found(self, folder: str, name: str) -> Iterator[os.DirEntry[str]]:
-        """The files that ``name`` may mean below a folder: ``a/b.py`` and ``a/b/__init__.py``; without a name the
-        folder's own ``__init__.py``."""
-        inside, _, last = f"{folder}{os.sep}{name.replace('.', os.sep)}".rpartition(os.sep)
-        files = []
-        if name:
-            files.append(self._listing(inside).get(f"{last}.py"))
-        if not name or last in self._listing(inside):
-            files.append(self._listing(f"{inside}{os.sep}{last}" if name else folder).get("__init__.py"))
-        return (entry for entry in files if entry is not None and entry.is_file())
 
-    def _listing(self, folder: str) -> Mapping[str, os.DirEntry[str]]:
-        """Return the entries of a folder by name; none where it cannot be listed."""
-        if folder not in self._listed:
-            try:
-                with os.scandir(folder) as entries:
-                    self._listed[folder] = {entry.name: entry for entry in entries}
-            except OSError:
-                self._listed[folder] = {}
-        return self._listed[folder]
+def _has(root: Path, name: str) -> bool:
+    """Return whether a folder has a module or a folder of that name; data does not count, which may be called as a
+    package."""
+    return (root / name).is_dir() or any(file.suffix in (".py", ".so", ".pyd") for file in root.glob(f"{name}.*"))
 
-    def _modules_in(self, root: str) -> frozenset[str]:
-        """The names of the modules and folders in a folder; data does not count, which may be called as a package."""
-        return frozenset(
-            name.partition(".")[0]
-            for name, entry in self._listing(root).items()
-            if name.endswith((".py", ".so", ".pyd")) or entry.is_dir()
-        )
 
-    def _resolved(self, entry: os.DirEntry[str]) -> str:
-        """The path of a file without symbolic links."""
-        if entry.is_symlink():
-            return os.path.realpath(entry.path)
-        folder = entry.path.rpartition(os.sep)[0]
-        if folder not in self._real:
-            self._real[folder] = os.path.realpath(folder)
-        return f"{self._real[folder]}{os.sep}{entry.name}"
+def _files_of(folder: Path, name: str) -> list[Path]:
+    """Return the files that ``name`` may mean below a folder: ``a/b.py`` and ``a/b/__init__.py``; without a name the
+    folder's own ``__init__.py``."""
+    place = folder.joinpath(*name.split(".")) if name else folder
+    files = [place / "__init__.py", *([place.parent / f"{place.name}.py"] if name else [])]
+    return [file for file in files if file.is_file()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from conformance.commands import add_cases, add_store
 from conformance.runtimes import registry
 
 RUNTIMES = tuple(runtime.name for runtime in registry.RUNTIMES if not runtime.builds)
@@ -15,9 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that the case has")
     parser.add_argument("--precision", default="fp32", help="fp16, int8 or a variant (default: %(default)s)")
-    parser.add_argument(
-        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
-    )
+    add_cases(parser)
     parser.add_argument(
         "--runtime", default="onnxruntime-literal", choices=RUNTIMES,
         help="what computes the graph (default: %(default)s, ONNX Runtime node by node with its optimizer off, since "
@@ -27,9 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", default="plain", metavar="REGIME", help="kind of values (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="seed of the values; the default is made of the case's name")
     parser.add_argument("--all", action="store_true", help="show every operator, also those not found in the graph")
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
-    )
+    add_store(parser)
 
 
 def run(given: argparse.Namespace) -> int:

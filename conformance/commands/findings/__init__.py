@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import width
+from conformance.commands import add_store, width
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="look for changes to the case with which the first cell of this finding passes (repeatable; `all` for "
         "all); each is run on all draws of the cell before it is told",
     )  # fmt: skip
-    parser.add_argument(
-        "--store", type=Path, default=Path(".conformance"), metavar="DIR",
-        help="exported models, for --fix (default: %(default)s)",
-    )  # fmt: skip
+    add_store(parser, "exported models, for --fix")
 
 
 def run(given: argparse.Namespace) -> int:
