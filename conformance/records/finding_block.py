@@ -263,12 +263,12 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *_witnesses(record.get("witnesses") or ()),
         *(conclusion(record) if not change else ()),  # a change that helps says more
         *guilty_passes(record.get("optimizer") or {}, record),
-        *([f"{change}, what it computes is right"] if change else []),
+        *([f"a change that makes it right: {change}"] if change else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
     ]
     if record.get("unexplained"):
-        told.append("not asked for yet: --explain all, or the command below")
+        told.append("not looked into yet: --explain all, or the command below")
     return tuple(told)
 
 
