@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 
 from conformance import HOME
@@ -28,6 +28,40 @@ def test_no_modules_import_each_other_nor_for_their_types():
 def test_no_two_modules_have_one_name():
     names = Counter(file.name for file in FILES if file.name not in ("__init__.py", "__main__.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def names_of(imports: Iterable[ast.AST]) -> set[str]:
+    return {alias.asname or alias.name.partition(".")[0] for node in imports
+            if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}  # fmt: skip
+
+
+def used(node: ast.AST, unbound: set[str]) -> Iterator[str]:
+    """The names among ``unbound`` that code below a node reads; annotations are none, which nobody evaluates."""
+    if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+        unbound = unbound - names_of(ast.walk(node)) - {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns") or (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        ):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, ast.Name) and one.id in unbound and isinstance(one.ctx, ast.Load):
+                yield f"{one.id} in line {one.lineno}"
+            elif isinstance(one, ast.AST):
+                yield from used(one, unbound)
+
+
+def test_what_is_imported_for_types_alone_is_read_by_no_code():
+    for file in FILES:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        blocks = [
+            node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        ]
+        assert [*used(tree, names_of(one for block in blocks for one in block.body))] == [], file
 
 
 def test_what_the_type_checker_leaves_out_has_a_reason():

@@ -12,6 +12,7 @@ import numpy as np
 
 from conformance.arrays import Inputs
 from conformance.case.deploy import Latency
+from conformance.checks.conversion import converted_model
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable
 from conformance.latency import host_speed
@@ -23,7 +24,6 @@ from conformance.precision.calibration import batch_dim
 from conformance.runtimes import Session, opener, registry
 
 if TYPE_CHECKING:
-    from conformance.checks.conversion import converted_model
     from conformance.checks.models import CellRun
 
 FLOOR_SECONDS = 1.0
