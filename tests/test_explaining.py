@@ -24,11 +24,10 @@ class Unexported(torch.nn.Module):
         return torch.special.bessel_j0(x)
 """
 CASES = """
+defaults: {inputs: {x: "float32[batch]"}, dims: {batch: 1..8}}
 flipped:
   about: the symbolic has the wrong sign
   module: mods.Flipped
-  inputs: {x: "float32[batch]"}
-  dims: {batch: 1..8}
   export:
     torchscript:
       opsets: [17, 18]
@@ -36,14 +35,10 @@ flipped:
 sound:
   about: nothing is wrong
   module: torch.nn.Tanh
-  inputs: {x: "float32[batch]"}
-  dims: {batch: 1..8}
   export: {torchscript: {opsets: [17]}}
 unexported:
   about: the exporter knows no such operator
   module: mods.Unexported
-  inputs: {x: "float32[batch]"}
-  dims: {batch: 1..8}
   export: {torchscript: {opsets: [17, 18]}}
 """
 
