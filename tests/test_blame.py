@@ -154,13 +154,10 @@ def draw(dims, rng):
     draws.append(dict(dims))
     return {name: rng.standard_normal((dims["batch"], 3)).astype("float32") for name in "xy"}
 """
-BODY = """
-module: beside.Noted
-inputs: {x: "float32[batch, 3]", y: "float32[batch, 3]"}
-dims: {batch: 2..4}
-trace: {batch: 3}
-runtimes: onnxruntime
-"""
+BODY = say(
+    "module: beside.Noted", 'inputs: {x: "float32[batch, 3]", y: "float32[batch, 3]"}', "dims: {batch: 2..4}",
+    "trace: {batch: 3}", "runtimes: onnxruntime",
+)  # fmt: skip
 
 
 def cell_of(bench: Bench, check: str, more: str, precision: str = "fp32") -> tuple[Cell, Any]:

@@ -213,14 +213,11 @@ def right(g, x):
 def wrong(g, x):
     return g.op("Acosh", x)
 """
-ENDS_CASE = """
-module: beside.Ends
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: {opsets: [17], symbolics: {"aten::asinh": %s}}}
-"""
+ENDS_CASE = say(
+    "module: beside.Ends", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}", "runtimes: onnxruntime",
+    "specials: false",
+    'export: {torchscript: {opsets: [17], symbolics: {"aten::asinh": %s}}}',
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -24,16 +24,14 @@ from tests.kit.runs import Outcome, run_command, run_suite
 
 BODY = """
 forward: torch.sin(x) * w, (x > 0)
-inputs:
-  x: "float32[batch, 3]"
-  w: "float32[]"
+inputs: {x: "float32[batch, 3]", w: "float32[]"}
 dims: {batch: 1..8}
 runtimes: [onnx-reference, onnxruntime, tensorrt]
 precisions: {fp16: {}}
 export: {torchscript: [17]}
 """
 FP32 = BODY.replace("precisions: {fp16: {}}\n", "")
-ROWS = FP32.replace("* w, (x > 0)", "").replace('  w: "float32[]"\n', "")
+ROWS = FP32.replace("* w, (x > 0)", "").replace(', w: "float32[]"', "")
 """With a batch in every input, so that an engine can be tried at several."""
 FAILS = "fails: [{{when: {{{when}}}, stage: {stage}{more}, because: a reason}}]"
 CASES = {
@@ -75,10 +73,6 @@ def packed(all_cases, tmp_path_factory) -> Path:
 def bundle(packed, tmp_path) -> Path:
     """A copy of it, to be changed."""
     return copy_cases(packed, tmp_path, "planted")
-
-
-def by_precision(records: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {record["precision"]: record for record in records.values()}
 
 
 def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
@@ -165,7 +159,7 @@ def test_a_runtime_that_is_wrong_is_found_and_blamed(bundle):
         spoil(bundle, name, lambda array: array * array.dtype.type(1.01))
     code, records = replay(bundle, "--runtime", "onnxruntime")
     assert code == 1
-    found = by_precision(records)
+    found = {record["precision"]: record for record in records.values()}
     record = found["fp32"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
     assert any("is wrong too" in line for line in text.details(record)) and record["draw"]["dims"]
@@ -186,7 +180,7 @@ def test_examples_that_could_not_fail_are_not_a_pass(bundle):
 
 
 def test_a_vacuous_cell_is_not_packed_and_others_are(tmp_path):
-    vacuous = FP32.replace("torch.sin(x) * w, (x > 0)", "x * 0").replace('  w: "float32[]"\n', "")
+    vacuous = FP32.replace("torch.sin(x) * w, (x > 0)", "x * 0").replace(', w: "float32[]"', "")
     write_case(tmp_path / "cases", vacuous, "", "vacuous")
     code, place = pack(tmp_path, BODY, "", "--precision", "fp32")
     assert code == 1

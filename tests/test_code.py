@@ -1,14 +1,26 @@
-"""Rules for the code of the package: no circles of imports, few exceptions for the type checker, plain docstrings."""
+"""Rules for the code of the package: who may import whom, few exceptions for the type checker, plain docstrings."""
 
 import ast
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
 
 from conformance import HOME
 from tests.kit.imports import imported, modules
 
+ORDER = (
+    "plugin", "__main__", "api", "cli", "commands", "cluster", "versions", "draft", "repairs", "sensitivity",
+    "mutants", "checks", "align", "coverage", "precision", "export", "depends", "bundle", "plan", "draw",
+    "explanations", "verdict", "baseline", "latency", "report", "case", "records", "runtimes", "compare",
+    "onnxgraph", "explain", "worker", "disk", "errors", "arrays", "collector", "__init__",
+)  # fmt: skip
+"""From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
 IGNORED = 15
 """The most lines that the type checker may leave out, each with a reason."""
 
@@ -18,6 +30,31 @@ WIDE = {"Exception": 30, "BaseException": 15}
 QUESTIONS = 20
 """The most docstrings that may open with such a word."""
 FILES = modules()
+
+
+def room(path: Path) -> str:
+    """The folder or module at the top of the package that a file belongs to."""
+    first = path.relative_to(HOME).parts[0].removesuffix(".py")
+    return "plugin" if first.startswith("test_") else first
+
+
+def test_every_folder_has_its_place():
+    assert {room(file) for file in FILES} == {*ORDER}
+
+
+def test_modules_import_from_below_only():
+    upwards = [
+        f"{file.relative_to(HOME)}:{line}: {other.relative_to(HOME)}"
+        for file in FILES
+        for line, other in imported(file)
+        if ORDER.index(room(other)) < ORDER.index(room(file))
+    ]
+    assert upwards == []
+
+
+def test_what_a_replay_imports_is_not_brought_in_by_a_package():
+    """A replay has no pydantic; importing a module of ``case`` must not import its neighbours."""
+    assert (HOME / "case" / "__init__.py").read_text(encoding="utf-8") == ""
 
 
 def test_no_modules_import_each_other_nor_for_their_types():
@@ -71,28 +108,19 @@ def test_what_the_type_checker_leaves_out_has_a_reason():
     assert [line for line in lines if not re.search(r"type: ignore\[[\w\-, ]+\]  # \w", line)] == []
 
 
-def caught(tree: ast.Module) -> Iterator[tuple[set[str], int, int]]:
-    """The names of what each handler or ``suppress`` takes, with its first line and that of its first statement."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler):
-            names = ["BaseException"] if node.type is None else ast.unparse(node.type).strip("()").split(", ")
-            yield {*names}, node.lineno, node.body[0].lineno
-        elif isinstance(node, ast.With):
-            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
-            for call in calls:
-                if ast.unparse(call.func).endswith("suppress"):
-                    yield {*map(ast.unparse, call.args)}, node.lineno, node.body[0].lineno
-
-
 def test_few_handlers_take_whatever_comes_and_each_says_what_that_is():
     found = Counter()
     for file in FILES:
-        text = file.read_text(encoding="utf-8")
-        for names, start, end in caught(ast.parse(text)):
-            wide = next((name for name in WIDE if name in names), None)
-            if wide is not None:
-                found[wide] += 1
-                assert any("#" in line for line in text.splitlines()[start - 1 : end]), f"{file}:{start}: what comes?"
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            head = ""
+            if isinstance(node, ast.ExceptHandler):
+                head = "BaseException" if node.type is None else ast.unparse(node.type)
+            elif isinstance(node, ast.With):
+                head = " ".join(text for item in node.items if "suppress(" in (text := ast.unparse(item)))
+            if wide := re.search(r"\b(Base)?Exception\b", head):
+                found[wide[0]] += 1
+                assert any("#" in line for line in lines[node.lineno - 1 : node.body[0].lineno]), (file, node.lineno)
     assert all(found[name] <= most for name, most in WIDE.items()), found
 
 
@@ -115,3 +143,31 @@ def test_the_map_of_the_code_fits_one_screen():
     assert len(text.split()) <= 600
     folders = {file.parent.relative_to(HOME).parts[0] for file in FILES if file.parent != HOME}
     assert [folder for folder in folders if f"`{folder}`" not in text] == []
+
+
+READING = ("case.declaration", "case.case_file", "plan.catalogue", "records.settle", "records.text", "records.matrix")
+COMPARING = ("draw.shapes", "draw.value_regimes", "compare.tolerance", "compare.vacuity")
+WITHOUT_PYTORCH = (
+    "bundle.bundle_layout", "bundle.replay_bundle", "compare.judges", "verdict.blame", "records.settle",
+    "runtimes.tensorrt", "records.environment", "worker.isolation",
+)  # fmt: skip
+GATING = (
+    "baseline", "depends.changed", "depends.observed_dependencies", "depends.packages", "report.command",
+    "report.html", "report.markdown", "report.annotations",
+)  # fmt: skip
+LATENCY = ("case.time_budget", *(f"latency.{file.stem}" for file in (HOME / "latency").glob("[a-z]*.py")))
+RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "export.graph", "export.model_store")
+
+
+@pytest.mark.parametrize("needed, never", [
+    ((*READING, *COMPARING), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
+    (RUNTIMES, ("torch", "pytest", "_pytest")),
+    (WITHOUT_PYTORCH, ("torch", "pytest", "_pytest", "pydantic", "ruamel", "onnxruntime", "hypothesis")),
+    ((*GATING, *LATENCY), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
+    (("checks.run_cell", "checks.runner", "cli", "worker.isolation"), ("pytest", "_pytest")),
+], ids=["reading and comparing", "runtimes", "replaying", "gating", "running"])  # fmt: skip
+def test_modules_do_not_import_what_is_not_theirs(needed, never):
+    names = ", ".join(f"conformance.{module}" for module in needed)
+    code = f"import sys, {names}; print([name for name in {never!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

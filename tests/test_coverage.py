@@ -22,14 +22,10 @@ from conformance.records import text
 from conformance.records.coverage_totals import least
 from tests.kit.cases import PASSED, details, say, verdict, with_symbolic
 
-CASE = """
-    module: beside.Net
-    inputs: {x: "float32[batch, 4]"}
-    dims: {batch: 1..4}
-    runtimes: [onnx-reference, onnxruntime]
-    specials: false
-    export: {torchscript: [16, 17]}
-"""
+CASE = say(
+    "module: beside.Net", 'inputs: {x: "float32[batch, 4]"}', "dims: {batch: 1..4}",
+    "runtimes: [onnx-reference, onnxruntime]", "specials: false", "export: {torchscript: [16, 17]}",
+)  # fmt: skip
 BLOCK = """
     import torch
     class Net(torch.nn.Module):
@@ -452,14 +448,10 @@ def test_a_red_hollow_says_which_submodules_were_compared_themselves(bench):
     assert "no output shows anything of block; what it returns in the graph agrees" in text.failure(red.as_dict())
 
 
-NARROW = """
-    inputs: {x: {type: "float32[batch, 4]", values: {uniform: {low: 0.1, high: 1}}}}
-    dims: {batch: 1..4}
-    specials: false
-    runtimes: onnxruntime
-    export: {torchscript: 17}
-    hollow: a test
-"""
+NARROW = say(
+    'inputs: {x: {type: "float32[batch, 4]", values: {uniform: {low: 0.1, high: 1}}}}', "dims: {batch: 1..4}",
+    "specials: false", "runtimes: onnxruntime", "export: {torchscript: 17}", "hollow: a test",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("forward, beyond", [

@@ -17,7 +17,7 @@ from conformance.verdict.blame import outcome_of
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Draw, given
 from conformance.verdict.other_runtime import Asked
-from tests.kit.cases import PASSED, verdict
+from tests.kit.cases import PASSED, say, verdict
 from tests.kit.runtimes import wrong_runtime
 from tests.test_bundle_fuzz import entry
 
@@ -141,14 +141,11 @@ class Detector(torch.nn.Module):
         corners = 100 * torch.cat([kept[:, None], kept[:, None]], 1).to(torch.float32)
         return torch.cat([corners, corners + 50 + x[kept][:, None]], 1), best
 """
-TIED_BODY = """
-module: beside.Detector
-inputs: {x: {type: "float32[n]", values: {uniform: {low: -1, high: 1}}}}
-dims: {n: 300..310}
-examples: {values: 1}
-outputs: [{name: boxes, rows: {match: iou, with: scores}}, scores]
-specials: false
-"""
+TIED_BODY = say(
+    "module: beside.Detector", 'inputs: {x: {type: "float32[n]", values: {uniform: {low: -1, high: 1}}}}',
+    "dims: {n: 300..310}", "examples: {values: 1}",
+    "outputs: [{name: boxes, rows: {match: iou, with: scores}}, scores]", "specials: false",
+)  # fmt: skip
 
 
 def tied(bench, spread):

@@ -24,26 +24,17 @@ class Unexported(torch.nn.Module):
         return torch.special.bessel_j0(x)
 """
 CASES = """
+defaults: {inputs: {x: "float32[batch]"}, dims: {batch: 1..8}}
 flipped:
   about: the symbolic has the wrong sign
   module: mods.Flipped
-  inputs: {x: "float32[batch]"}
-  dims: {batch: 1..8}
   export:
     torchscript:
       opsets: [17, 18]
       symbolics: {"aten::sin": {function: mods.flipped, without: another graph}}
-sound:
-  about: nothing is wrong
-  module: torch.nn.Tanh
-  inputs: {x: "float32[batch]"}
-  dims: {batch: 1..8}
-  export: {torchscript: {opsets: [17]}}
 unexported:
   about: the exporter knows no such operator
   module: mods.Unexported
-  inputs: {x: "float32[batch]"}
-  dims: {batch: 1..8}
   export: {torchscript: {opsets: [17, 18]}}
 """
 
@@ -57,6 +48,10 @@ def run(folder, *options, **more):
 
 def red(outcome):
     return {name: record for name, record in outcome.records.items() if record["status"] == "failed"}
+
+
+def errors(outcome):
+    return {name: (one["status"], one["stage"], one["error"]) for name, one in outcome.records.items()}
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +117,14 @@ def pytest_runtestloop(session):
 def test_ctrl_c_while_explaining_leaves_every_verdict(tmp_path, by_default):
     stopped = run(tmp_path, "-vv", plugin=INTERRUPTED, own_process=True)
     assert stopped.code == 1 and "red cells are not explained (Ctrl-C)" in stopped.text, stopped.text[-3000:]
-    assert {name: one["error"] for name, one in red(stopped).items()} == {
-        name: one["error"] for name, one in red(by_default).items()
-    }
+    assert errors(stopped) == errors(by_default)
     assert all(f"{name} ____" in stopped.text for name in red(stopped))
 
 
 def test_without_explanations_the_verdicts_and_the_exit_code_are_the_same(tmp_path, by_default):
     bare = run(tmp_path, "--explain", "none")
     assert bare.code == by_default.code == 1
-    verdicts = [{name: (one["status"], one["stage"], one["error"]) for name, one in outcome.records.items()}
-                for outcome in (bare, by_default)]  # fmt: skip
-    assert verdicts[0] == verdicts[1]
+    assert errors(bare) == errors(by_default)
     assert all(one["unexplained"] for one in red(bare).values() if one["stage"] == "compare")
     assert "not explained (--explain none)" in bare.text
 

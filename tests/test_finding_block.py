@@ -36,12 +36,8 @@ def block(*records, since=None):
 
 def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
     change = {**LOCATED, "change": "with reduction add, which it lacks"}
-    small = {
-        "repro": ".conformance/failing/a/repro.py",
-        "issue": ".conformance/failing/a/issue.md",
-        "calls": 1,
-        "of": 9,
-    }
+    folder = ".conformance/failing/a"
+    small = {"repro": f"{folder}/repro.py", "issue": f"{folder}/issue.md", "calls": 1, "of": 9}
     made = block(red(fault="exporter", operator=change, witnesses=WITNESSES, smallest=small), since="reports/one")
     assert (made.who, made.what) == (
         "the TorchScript exporter is wrong", "aten.index_add is exported as ScatterElements without reduction add",

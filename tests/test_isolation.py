@@ -284,3 +284,22 @@ def test_a_closed_worker_refuses_calls_and_may_be_closed_again():
 
 def test_a_call_may_start_processes(worker):
     assert worker.call(fatal.start_a_process, timeout=PLENTY) == 5
+
+
+# ---- the end of a process that has run the suite ------------------------------------------------------------------
+PROGRAM = """
+import atexit, gc, sys, types
+from conformance import collector
+atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs after what is registered later
+if sys.argv[1] == "torch":
+    sys.modules["torch"] = types.ModuleType("torch")
+collector.leave_out_present()
+print(gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.parametrize("imported, left_out_at_the_end", [("torch", False), ("nothing", True)])
+def test_what_the_collector_left_out_is_returned_to_it_where_torch_is_there(imported, left_out_at_the_end):
+    """Bindings that torch imports report their functions as leaked at the very end, unless they are collected."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, imported], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", str(left_out_at_the_end)]

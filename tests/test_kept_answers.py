@@ -21,21 +21,21 @@ from conformance.runtimes import onnxruntime
 from conformance.runtimes.onnxruntime import kernels, open_literal
 from conformance.verdict.example import Draw
 from tests.kit.calls import count_calls
-from tests.kit.cases import PASSED, Bench, verdict
+from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.kit.modules import SCRATCH, SCRATCH_CASE, net_of
 
-BODY = """
-module: beside.Net
-inputs: {x: "float32[n, 6]"}
-dims: {n: 1..3}
-export: {torchscript: [17]}
-precisions: {fp16: {}}
-"""
+BODY = say(
+    "module: beside.Net",
+    'inputs: {x: "float32[n, 6]"}',
+    "dims: {n: 1..3}",
+    "export: {torchscript: [17]}",
+    "precisions: {fp16: {}}",
+)
 FACTOR = 'getattr(torch, "planted_factor", 1.0)'
 SINE = net_of(f"torch.sin(x) * 2 * {FACTOR}")
 TANHSHRINK = net_of(f"torch.nn.functional.tanhshrink(x) * {FACTOR}")
 """Takes the tanh from a number that is almost equal, so that rounding moves it far."""
-DECLARED = BODY + "fails: [{when: {runtime: onnxruntime, check: accuracy}, stage: compare, because: a trial}]\n"
+DECLARED = say(BODY, "fails: [{when: {runtime: onnxruntime, check: accuracy}, stage: compare, because: a trial}]")
 
 
 def off(inputs: dict[str, Any], outputs: list[Any]) -> list[Any]:
@@ -113,7 +113,7 @@ def test_a_process_asks_the_first_draw_of_a_case_once_until_its_module_changes(b
 
 def test_a_second_run_opens_nothing_but_the_runtime_and_tells_its_kernels(bench):
     """With other session options other kernels may compute the model, though what it means stays."""
-    other = BODY + 'onnxruntime: {config: {session.disable_prepacking: "1"}}\n'
+    other = say(BODY, 'onnxruntime: {config: {session.disable_prepacking: "1"}}')
     told = []
     for body, opened in ((BODY, {"open_literal", "kernels"}), (BODY, set()), (other, {"kernels"})):
         with count_calls(open_literal, kernels) as counts:

@@ -11,7 +11,7 @@ import tomllib
 from ruamel.yaml import YAML
 
 from conformance import HOME, __version__
-from tests.test_layers import imported
+from tests.kit.imports import imported
 
 ROOT = Path(__file__).parent.parent
 OLDEST = (3, 10)

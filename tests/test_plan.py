@@ -1,8 +1,11 @@
-"""From cases to cells, and which expected failures are about which of them."""
+"""From cases to cells, which expected failures are about which of them, and what the shipped cases have to have."""
+
+from pathlib import Path
 
 import pytest
 
-from conformance.case.case_file import load
+from conformance.case.case_file import case_files, load
+from conformance.case.words import base_of
 from conformance.plan.catalogue import Selection, plan, unmatched
 from conformance.plan.expected import declared, owed
 from tests.kit.cases import case_of, load_case, say, write_case
@@ -73,3 +76,21 @@ def test_an_entry_that_one_combination_of_vary_matches_is_no_problem(tmp_path):
     assert unmatched(cases) == []
     cases = load(write_case(tmp_path, say(body, "graph: {when: {with: {a: 3}}, nodes: {Sin: 1}}")))
     assert [problem.line for problem in unmatched(cases)] == [8]
+
+
+# ---- the shipped cases: every row of the collection they come from, every precision or the reason why not --------
+SHIPPED = [case for file in case_files([Path(__file__).parent.parent / "cases"]) for case in load(file)]
+ROWS = [*(f"R{n}" for n in range(1, 17) if n != 4), *(f"G{n}" for n in range(1, 10)), *(f"P{n}" for n in range(1, 6))]
+
+
+def test_every_row_has_a_case():
+    assert [row for row in ROWS if not any(row in case.says.tags for case in SHIPPED)] == []
+
+
+def test_every_case_has_fp16_or_says_why_not():
+    assert [case.name for case in SHIPPED if "fp16" not in {base_of(name) for name in case.says.precisions}] == []
+
+
+def test_int8_is_not_only_for_the_cases_about_precision():
+    topics = {case.folder.name for case in SHIPPED if "int8" in case.says.precisions}
+    assert topics >= {"vision", "swin", "deform_conv", "numerics", "graph"}

@@ -182,18 +182,11 @@ def test_an_export_that_changes_the_module_changes_no_other_cell(write, tmp_path
 
 def test_the_inputs_of_each_case_are_its_own(tmp_path):
     text = """
+defaults: {about: planted, module: parts.Pair, dims: {n: 1..3}, export: {torchscript: [17]}}
 one:
-  about: planted
-  module: parts.Pair
   inputs: {a: "float32[n, 5]", b: "float32[n, 5]"}
-  dims: {n: 1..3}
-  export: {torchscript: [17]}
 other:
-  about: planted
-  module: parts.Pair
   inputs: {b: {type: "float32[n, 5]", as: b}, a: {type: "float32[n, 5]", as: a}}
-  dims: {n: 1..3}
-  export: {torchscript: [17]}
 """
     python = "import torch\n\nclass Pair(torch.nn.Module):\n    def forward(self, a, b):\n        return a - 2 * b\n"
     (tmp_path / "parts.py").write_text(python, encoding="utf-8")

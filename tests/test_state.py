@@ -98,13 +98,10 @@ NORMED = net_of(
     "torch.tanh(self.second(torch.tanh(self.first(x))))", first="utils.spectral_norm(torch.nn.Linear(4, 4))",
     second="utils.weight_norm(torch.nn.Linear(4, 4))",
 )  # fmt: skip
-CASE = """
-    module: beside.NAME
-    inputs: {x: "float32[batch, 4]"}
-    dims: {batch: 1..4}
-    specials: false
-    runtimes: [onnxruntime]
-"""
+CASE = say(
+    "module: beside.NAME", 'inputs: {x: "float32[batch, 4]"}', "dims: {batch: 1..4}", "specials: false",
+    "runtimes: [onnxruntime]",
+)  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm")

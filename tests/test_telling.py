@@ -9,21 +9,7 @@ from conformance.records import text
 from conformance.records.explanation import bears_out
 from conformance.records.telling import Telling
 from conformance.verdict.blame import shown
-from tests.kit.cases import case_of, write_case
-from tests.kit.runs import run_suite
 from tests.report.support import record
-
-BODY = case_of(
-    "torch.asinh(x)", "export: {torchscript: [16, 17]}", "runtimes: [onnx-reference, onnxruntime]", dims="batch: 1..4"
-)
-
-
-def test_an_export_that_fails_is_told_in_full_once(tmp_path):
-    write_case(tmp_path, BODY)
-    outcome = run_suite(tmp_path / "run", "--cases", tmp_path, "--store", tmp_path / "store")
-    failed = [one for one in outcome.records.values() if one["status"] == "failed"]
-    assert len(failed) >= 8  # export, accuracy and specials of two opsets
-    assert outcome.text.count("\n  effect ") == outcome.text.count("\nFAILED ") == 1
 
 
 def stopped(case="case", **values):

@@ -19,13 +19,10 @@ from tests.kit.cases import say, write_case
 from tests.kit.runs import ROOT, clean_environment, run_suite
 from tests.kit.unrun import UNRUN
 
-QUICK = """
-    forward: torch.abs(x)
-    inputs: {x: "float32[3]"}
-    export: {torchscript: [17]}
-    runtimes: onnxruntime
-    specials: false
-"""
+QUICK = say(
+    "forward: torch.abs(x)", 'inputs: {x: "float32[3]"}', "export: {torchscript: [17]}", "runtimes: onnxruntime",
+    "specials: false",
+)  # fmt: skip
 SLOW = """
     import time
     import torch

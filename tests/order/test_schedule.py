@@ -9,7 +9,7 @@ import pytest
 
 from conformance.plan.catalogue import plan
 from conformance.plan.order import Schedule, Work, estimated, in_order, works
-from tests.kit.cases import load_case
+from tests.kit.cases import load_case, say
 
 
 class Ran:
@@ -163,14 +163,10 @@ def test_a_worker_that_is_lost_loses_no_test_and_doubles_none(as_given):
             assert ran.ends.keys() == set(range(len(given)))
 
 
-BODY = """
-module: beside.Scaled
-with: {factor: FACTOR}
-inputs: {x: "float32[batch, SIZE]"}
-dims: {batch: 1..4}
-export: {torchscript: [13, 17], dynamo: [20]}
-latency: [{runtime: onnxruntime, at_most: 1 s}]
-"""
+BODY = say(
+    "module: beside.Scaled", "with: {factor: FACTOR}", 'inputs: {x: "float32[batch, SIZE]"}', "dims: {batch: 1..4}",
+    "export: {torchscript: [13, 17], dynamo: [20]}", "latency: [{runtime: onnxruntime, at_most: 1 s}]",
+)  # fmt: skip
 PYTHON = """
 import torch
 class Scaled(torch.nn.Module):
@@ -183,7 +179,7 @@ class Scaled(torch.nn.Module):
 
 
 def cells_of(folder, name, *, factor=2, size=3, more=""):
-    body = BODY.replace("FACTOR", str(factor)).replace("SIZE", str(size)) + more
+    body = say(BODY.replace("FACTOR", str(factor)).replace("SIZE", str(size)), more)
     return list(plan(load_case(folder, body, PYTHON, name)))
 
 

@@ -7,20 +7,17 @@ from typing import Any
 import onnx
 
 from conformance.runtimes.tensorrt.build_options import Build
-from tests.kit.cases import Bench
+from tests.kit.cases import Bench, say
 from tests.kit.models import model_of
 from tests.kit.modules import net_of
 
 DOUBLES = Path(__file__).parent.parent / "doubles"
 VERSIONS = ("8.6.0", "10.12.0", "11.0.0")
 
-LINEAR = """
-module: beside.Net
-inputs: {x: "float32[batch, 6]"}
-dims: {batch: 1..8}
-runtimes: [onnxruntime, tensorrt]
-export: {torchscript: [17]}
-"""
+LINEAR = say(
+    "module: beside.Net", 'inputs: {x: "float32[batch, 6]"}', "dims: {batch: 1..8}",
+    "runtimes: [onnxruntime, tensorrt]", "export: {torchscript: [17]}",
+)  # fmt: skip
 PYTHON = net_of("self.two(torch.relu(self.one(x)))", one="Linear(6, 16)", two="Linear(16, 4)")
 PRECISIONS = "precisions: {fp16: {}, int8: {}}\ntolerance: {int8: {sqnr: 15 dB, because: a tiny network}}"
 
