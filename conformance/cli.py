@@ -88,6 +88,7 @@ GROUPS = {
         ),
     },
     "maintain": {
+        "doctor": Command("say what is installed, what runs here, and what a bug report needs", "conformance doctor"),
         "clean": Command("delete what the store keeps, or the oldest part of it", "conformance clean --limit 5GiB"),
         "schema": Command(
             "print the JSON Schema of case files, for editors", "conformance schema > case.schema.json"

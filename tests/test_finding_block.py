@@ -1,5 +1,6 @@
 """A finding in one block: what stands in it, in which order, and what a narrow terminal does with it."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -18,8 +19,8 @@ BASE = {
     "worst": {"output": 0, "index": [0, 0], "got": -0.37, "wanted": 0.102, "error": 0.472, "ratio": 211000.0},
     "inputs": {"x": "float32 [[0.0, 0.0], [0.0, 0.0]]"}, "command": "pytest -k net",
 }  # fmt: skip
-LOCATED = {"operator": "aten.index_add", "line": "mods.py:16", "source": "agg = zeros.index_add(0, dst, m)",
-           "type": "ScatterElements", "node": "/S", "how": "value", "got": 1.0, "wanted": 2.0}  # fmt: skip
+LOCATED = {"operator": "aten.index_add", "line": "mods.py:16", "file": "cases/mods.py",
+           "source": "agg = zeros.index_add(0, dst, m)", "type": "ScatterElements", "node": "/S", "how": "value", "got": 1.0, "wanted": 2.0}  # fmt: skip
 WITNESSES = [{"runtime": "onnx-reference", "answer": "wrong"}, {"runtime": "openvino", "answer": "wrong"},
              {"runtime": "pytorch-float64", "answer": "wrong"}]  # fmt: skip
 
@@ -49,9 +50,9 @@ def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
     assert rows["where"] == ("cases/mods.py:16  agg = zeros.index_add(0, dst, m)",)
     assert rows["effect"] == ("output 0[0, 0] is -0.37, expected 0.102 (6 of 18 values wrong, 211,000 x tolerance)",)
     assert rows["input"] == ("n=3, x = float32 zeros (smallest that fails)",)
-    assert rows["evidence"][0] == "wrong in the ONNX specification's evaluator and OpenVINO too"
+    assert rows["evidence"][0] == "wrong in ONNX's evaluator and OpenVINO too"
     assert rows["reproduce"][0].startswith("python .conformance/failing/a/repro.py")
-    assert rows["more"] == (f"conformance explain {made.id}",)
+    assert rows["more"][0].startswith(f"conformance explain {made.id} ")
 
 
 @pytest.mark.parametrize("record, who, what", [
@@ -94,8 +95,8 @@ def test_the_cell_that_was_explained_speaks_for_its_cause_and_the_others_are_a_l
 def test_lines_fit_but_for_what_is_to_be_copied(width):
     made = block(red(fault="exporter", operator=LOCATED, witnesses=WITNESSES, command="pytest -k " + "x" * 200))
     told = list(lines(made, 1, 1, width))
-    copied = [line for line in told if "x" * 200 in line or "cases/mods.py" in line or "conformance explain" in line]
-    assert all(len(line) <= max(width, 33) for line in told if line not in copied) and len(copied) == 3
+    copied = [line for line in told if re.search("x{200}|cases/mods.py:16|conformance (explain|findings)", line)]
+    assert all(len(line) <= max(width, 33) for line in told if line not in copied) and len(copied) == 5
     assert len(told) <= 30 or width == 40
 
 

@@ -207,7 +207,7 @@ def test_entries_are_written_and_refused_until_they_say_because(tmp_path, capsys
     writer.close(1.0)
     before = file.read_text(encoding="utf-8")
     assert main(["findings", str(run)]) == 1
-    ids = re.findall(r"conformance explain (\w{8})\n", capsys.readouterr().out)
+    ids = re.findall(r"conformance explain (\w{8}) ", capsys.readouterr().out)
     assert main(["findings", str(run), *(word for id in ids for word in ("--expect", id))]) == 0
     assert "say because:" in capsys.readouterr().out
     after = file.read_text(encoding="utf-8")

@@ -251,7 +251,7 @@ def test_int8_that_nobody_asked_for_is_told_and_fails_nothing(tmp_path, capsys, 
     save(made, tmp_path / "net.onnx")
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--dim", "n=1..4", *words) == code
     told = capsys.readouterr().out
-    assert ("told    fidelity[net-onnx-op17-int8]" in told) is not bool(code)
+    assert ("below   fidelity[net-onnx-op17-int8]" in told) is not bool(code)
     assert "int8 against the file's own meaning" in told
 
 

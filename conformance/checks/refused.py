@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from conformance.align.operators.captured_program import Unable
@@ -97,10 +101,30 @@ def placed(run: ExportedCell, told: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of an operator without the path of a submodule that the module does not have, as exporters
     note some of their own; and of an expression with the place and the text that it has in the case file."""
     modules = dict(run.reference.module.named_modules())
-    known = {name: value for name, value in told.items() if name != "module" or value in modules}
+    known = with_file({name: value for name, value in told.items() if name != "module" or value in modules})
     if "second" in known:
         known["second"] = placed(run, known["second"])
     return in_the_case_file(known, run.cell.case)
+
+
+def with_file(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the same with the path of the file whose line it names, where one module that was imported has it."""
+    name, _, number = str(told.get("line")).rpartition(":")
+    if told.get("place") == "call" or not (number.isdigit() and told.get("source")):
+        return told
+    files = {str(file) for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
+    same = [file for file in files if file.endswith(f"{os.sep}{name}") or file == name]
+    found = [file for file in same if linecache.getline(file, int(number)).strip() == told["source"]]
+    return told | {"file": _shortest(Path(found[0]))} if len(found) == 1 else told
+
+
+def _shortest(file: Path) -> str:
+    """The path from the working directory, or from the folder that it was imported from."""
+    shown = display_path(file)
+    if not Path(shown).is_absolute():
+        return shown
+    below = (file.relative_to(root).as_posix() for root in map(Path, sys.path) if file.is_relative_to(root))
+    return min(below, key=len, default=shown)
 
 
 def in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:

@@ -163,10 +163,13 @@ def _entries(folder: Path) -> Iterator[_Entry]:
                 continue  # the locks
             with contextlib.suppress(OSError):
                 about = path.lstat()
-                yield _Entry(path, _size(path) if stat.S_ISDIR(about.st_mode) else about.st_size, about.st_mtime)
+                yield _Entry(
+                    path, folder_size(path) if stat.S_ISDIR(about.st_mode) else about.st_size, about.st_mtime
+                )
 
 
-def _size(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
+    """Return the bytes of all files below a folder; what vanishes meanwhile has none."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -41,7 +41,7 @@ class Gating:
             self._notes, self.regressions = [one_line(error)], 1
             return
         selected, note = selection_of(after[0])
-        self._earlier = [(display_path(self._options["baseline"]), {record["id"]: record for record in before[1]})]
+        self._earlier = [(display_path(self._options.baseline), {record["id"]: record for record in before[1]})]
         self._changes = compare_runs(before, after, selected=selected)
         self._notes = [*environment_changes(before, after), *([note] if note else [])]
         self.regressions = gate(self._changes)

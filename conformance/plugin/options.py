@@ -9,7 +9,7 @@ import math
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -195,6 +195,22 @@ class _Group:
         NAMES.add(name)
         short = [f"--{name}"] if self._short else []
         self._group.addoption(*short, f"{PREFIX}{name}", dest=f"conformance_{name.replace('-', '_')}", **settings)
+
+
+class _Nowhere:
+    """A parser that only lets the names of options be noted."""
+
+    def getgroup(self, *about: str) -> _Nowhere:
+        return self
+
+    def addoption(self, *names: str, **settings: Any) -> None:
+        pass
+
+
+def short_names() -> set[str]:
+    """Return the short names of all options, as ``--runtime``."""
+    add(cast("pytest.Parser", _Nowhere()))
+    return {f"--{name}" for name in NAMES}
 
 
 def names_suite(arguments: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.records.details import details
-from conformance.records.findings import VALUES, Finding, Key, beside, shows_less
+from conformance.records.findings import VALUES, Finding, Key, shows_less
 from conformance.records.location import place_of, values_of
 from conformance.records.record import FLOAT64
 from conformance.records.sanitize import one_line, rule, visible
@@ -62,7 +62,7 @@ def describe(finding: Finding, since: str | None = None) -> Block:
         ("cells", _cells(finding.cells)),
         ("reproduce", _reproduce(record)),
         ("report", tuple(f"{file}  (ready to send upstream)" for file in _told(record, "issue"))),
-        ("more", (f"conformance explain {finding.id}",)),
+        ("more", _more(finding)),
     )
     known = tuple(row for row in rows if row[1])
     return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
@@ -191,12 +191,15 @@ def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
     if own.get("own") and own.get("file"):
         lines.append(f"{own['file']}:{own['line']}" + ("  (the case's own code)" if record.get("own_code") else ""))
     if located and not located.get("unable"):
-        lines.append(beside(record, place_of(located)))
+        name, _, number = str(located.get("line")).rpartition(":")
+        known = located | {"line": f"{located['file']}:{number}"} if located.get("file") and name else located
+        lines.append(place_of(known))
     elif node.get("operator"):
         line = f"{node['line']}  " if node.get("line") else ""
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
     if not lines and source.get("file"):
-        lines.append(f"{source['file']}:{source['line']}  case {record['case']}")
+        line = "" if str(source["file"]).endswith(".onnx") else f":{source['line']}"
+        lines.append(f"{source['file']}{line}  case {record['case']}")
     return tuple(lines)
 
 
@@ -249,7 +252,7 @@ def _values(text: str) -> str:
     numbers = _NUMBER.findall(values)
     if numbers and len(numbers) > 1 and all(float(number) == 0 for number in numbers):
         return f"{dtype} zeros"
-    return one_line(text, _MOST_OF_ARRAY)
+    return text if len(text) <= _MOST_OF_ARRAY else f"{one_line(text, _MOST_OF_ARRAY)}]"
 
 
 _MOST_OF_ARRAY = 72
@@ -266,25 +269,43 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *([f"a change that makes it right: {change}"] if change else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
+        *(f"the exporter warned: {one_line(one.get('text'), _MOST_OF_WARNING)}" for one in _warnings(record)),
     ]
     if record.get("unexplained"):
         told.append("not looked into yet: --explain all, or the command below")
     return tuple(told)
 
 
+def _warnings(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what the exporter itself warned of, for whoever reports its mistake."""
+    return [one for one in record.get("warnings") or () if one.get("name") == "export" and record.get("operator")][
+        -2:
+    ]
+
+
+_MOST_OF_WARNING = 150
+"""Characters of a warning in a block."""
+
+
 def _witnesses(witnesses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     by_answer: dict[str, list[str]] = {}
     for witness in witnesses:
         if witness["runtime"] != FLOAT64 and not witness.get("config") and not witness.get("model"):
-            by_answer.setdefault(str(witness["answer"]), []).append(title(str(witness["runtime"])))
+            name = str(witness["runtime"])
+            by_answer.setdefault(str(witness["answer"]), []).append(_SHORT.get(name) or title(name))
     said = {
         "agrees": "right in {}", "nearer": "nearer to PyTorch in {}", "wrong": "wrong in {} too",
-        "otherwise": "other wrong values in {}", "stops": "{} stops too", "runs": "{} runs it, with wrong values",
+        "otherwise": "other wrong values in {}", "stops": "it stops in {} too",
+        "runs": "{} runs it, with wrong values",
         "strays": "{} gives PyTorch's values, which the nodes do not say", "lost": "{} crashed or hung",
     }  # fmt: skip
     for answer, titles in by_answer.items():
         if answer in said:
             yield said[answer].format(_listed(titles))
+
+
+_SHORT = {"onnxruntime-unoptimized": "ONNX Runtime without its optimizer", "onnx-reference": "ONNX's evaluator"}
+"""What a block calls a runtime whose title is long, or could be taken for another's."""
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -314,11 +335,22 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
     opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
     ran = dict.fromkeys(
-        f"{title(str(cell['runtime']))} {cell['precision']}" for cell in cells if cell.get("runtime") is not None
+        f"{_SHORT.get(str(cell['runtime'])) or title(str(cell['runtime']))} {cell['precision']}"
+        for cell in cells
+        if cell.get("runtime") is not None
     )
     checks = dict.fromkeys(_CHECKS.get(str(cell["check"]), str(cell["check"])) for cell in cells)
     runs = f": {', '.join(ran)}" if ran else ""
     return f"{case}, {exporter}, opset {opsets}{runs} ({', '.join(checks)})"
+
+
+def _more(finding: Finding) -> tuple[str, ...]:
+    """Return the commands that go on from here."""
+    lines = [f"conformance explain {finding.id}  (all that is known)"]
+    if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open"):
+        lines.append(f"conformance findings --fix {finding.id}  (changes with which it passes)")
+        lines.append(f"conformance findings --expect {finding.id}  (declare it, until it is fixed)")
+    return tuple(lines)
 
 
 def _told(record: Mapping[str, Any], name: str) -> tuple[str, ...]:

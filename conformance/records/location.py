@@ -57,7 +57,7 @@ def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for told in (operator, operator.get("second"), record.get("parts_at")):
         match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
         if match is not None and (told or {}).get("place") != "call":
-            yield match["file"], int(match["line"])
+            yield str((told or {}).get("file") or match["file"]), int(match["line"])
     source = record.get("source") or {}
     if source.get("file") and source.get("line"):
         yield str(source["file"]), int(source["line"])

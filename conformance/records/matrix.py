@@ -29,11 +29,13 @@ SLOW_SECONDS = 20.0
 
 MEANINGS = {
     "✓": "passed", "x": "failed as declared", "F": "failed", "X": "passed though declared to fail", "s": "skipped",
-    "·": "not a cell", "n": "a further check failed as declared", "N": "a further check failed",
+    "·": "not a cell", "n": "a further check failed as declared", "N": "a further check is red",
 }  # fmt: skip
 """What the signs mean, in the order of a legend."""
 LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items()),)
 _FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine"
+
+_COLUMNS = "ts TorchScript, dyn dynamo; ref ONNX's evaluator, ort ONNX Runtime; then precisions and opsets"
 
 MOST_LINES = 24
 """Lines of a matrix that shows every case; of a longer one the cases that are as expected are left out."""
@@ -68,6 +70,8 @@ def legend(shown: Sequence[str]) -> Iterator[str]:
         yield "   ".join(f"{sign} {MEANINGS[sign]}" for sign in found)
     if {"n", "N"} & {*found}:
         yield _FURTHER
+    if found:
+        yield _COLUMNS
 
 
 def _short_table(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:

@@ -206,27 +206,27 @@ class Explained:
     `added` (nodes before and after it; `more` are not told), `unfinished` (time ran out)"""
     operator: record_types.Operator | None = None
     """of a failure that is the exporter's, or may be: the first operator at which PyTorch and the graph part, though
-    what it computes of is the same. `operator` (`aten.floor_divide`; `within`: what it was decomposed to), `line` and
-    `source` of the user's Python, `module` (path of the submodule), `stage` (capture, translation, optimizer: the
-    exporter's own passes), `node`, its `type`, `tensor` and `dtype`, `sizes` (true for numbers that sizes are
-    computed with), `among` (the nodes that compute the tensor of what agrees, where there are several: any may be the
-    wrong one), `change` (of that node, with which all that the operator computes is right, for this example, others,
-    and the ties, zeros, halves, small and large values that PyTorch's own operator is asked about; `(but not for
-    NaN)` says what is wrong with it) and `others` (changes that do as well, each with its node), `removed` (true for
-    a node that the exporter's optimizer merged into others), `rules` (of that optimizer, which made the node),
-    `passes` (of the exporter's own, without which the model stays right); `how`: value (`index` of the first element
-    that differs, `got`, `wanted`, the `arguments` of that element, `differ`: how many of how many elements do),
-    shape, dtype, stops (with `detail`), constant (it was captured with `got`, which here is `wanted`), path (the
-    module goes another way here), raises (the exporter stops at it; where that is in its passes, `passes` alone are
-    known), crashes (the exporter's process ends at it), refused (onnx.checker refuses its node); `inside`: the
-    operator whose branch it is in; `untied`: operators just before it whose values the graph does not have; `place`:
-    file (`line` is in one), call (no file has it; `call`: which of how many calls of that operator), node (alone it
-    is known); `breaks`: the rule that its node breaks. `second`: what is still wrong where that operator gives what
-    it should, with the same fields, `other_inputs` (true where it shows with other inputs of the case only), or
-    `unable`: nothing. Or `unable`, why none is named, with `detail`: torch (it is built otherwise), instruments,
-    changed (exporting again gives another graph), program, inputs, outputs, exporter, decomposition, capture, again,
-    interpreted, nothing (no operator by itself explains the failure), vanished (it does not fail node by node), whole
-    (the checker refuses the model, and no node by itself), raised"""
+    what it computes of is the same. `operator` (`aten.floor_divide`; `within`: what it was decomposed to), `line`,
+    the path of its `file` and `source` of the user's Python, `module` (path of the submodule), `stage` (capture,
+    translation, optimizer: the exporter's own passes), `node`, its `type`, `tensor` and `dtype`, `sizes` (true for
+    numbers that sizes are computed with), `among` (the nodes that compute the tensor of what agrees, where there are
+    several: any may be the wrong one), `change` (of that node, with which all that the operator computes is right,
+    for this example, others, and the ties, zeros, halves, small and large values that PyTorch's own operator is asked
+    about; `(but not for NaN)` says what is wrong with it) and `others` (changes that do as well, each with its node),
+    `removed` (true for a node that the exporter's optimizer merged into others), `rules` (of that optimizer, which
+    made the node), `passes` (of the exporter's own, without which the model stays right); `how`: value (`index` of
+    the first element that differs, `got`, `wanted`, the `arguments` of that element, `differ`: how many of how many
+    elements do), shape, dtype, stops (with `detail`), constant (it was captured with `got`, which here is `wanted`),
+    path (the module goes another way here), raises (the exporter stops at it; where that is in its passes, `passes`
+    alone are known), crashes (the exporter's process ends at it), refused (onnx.checker refuses its node); `inside`:
+    the operator whose branch it is in; `untied`: operators just before it whose values the graph does not have;
+    `place`: file (`line` is in one), call (no file has it; `call`: which of how many calls of that operator), node
+    (alone it is known); `breaks`: the rule that its node breaks. `second`: what is still wrong where that operator
+    gives what it should, with the same fields, `other_inputs` (true where it shows with other inputs of the case
+    only), or `unable`: nothing. Or `unable`, why none is named, with `detail`: torch (it is built otherwise),
+    instruments, changed (exporting again gives another graph), program, inputs, outputs, exporter, decomposition,
+    capture, again, interpreted, nothing (no operator by itself explains the failure), vanished (it does not fail node
+    by node), whole (the checker refuses the model, and no node by itself), raised"""
     smallest: record_types.Smallest | None = None
     """where the exporter is at fault and `operator` names one, the smallest PyTorch function that fails alike,
     without ONNX Runtime's optimizer (`as`: the cell of the same case that has it, for the same operator): `calls` of

@@ -33,10 +33,11 @@ Optimizer = TypedDict("Optimizer", {
     "together": bool, "unfinished": bool, "helpers": Texts, "removed": Texts, "added": Texts,
 }, total=False)  # fmt: skip
 Parting = TypedDict("Parting", {
-    "operator": Text, "line": Text, "source": Text, "module": Text, "within": Text, "stage": Text, "how": Text,
-    "node": Text, "type": Text, "tensor": Text, "dtype": Text, "rules": Text, "unable": Text, "detail": Text,
-    "inside": Text, "change": Text, "breaks": Text, "place": Text, "untied": Texts, "passes": Texts, "among": Texts,
-    "others": Texts, "other_inputs": bool, "index": list[int], "differ": tuple[int, int], "call": tuple[int, int],
+    "operator": Text, "line": Text, "file": Text, "source": Text, "module": Text, "within": Text, "stage": Text,
+    "how": Text, "node": Text, "type": Text, "tensor": Text, "dtype": Text, "rules": Text, "unable": Text,
+    "detail": Text, "inside": Text, "change": Text, "breaks": Text, "place": Text, "untied": Texts, "passes": Texts,
+    "among": Texts, "others": Texts, "other_inputs": bool, "index": list[int], "differ": tuple[int, int],
+    "call": tuple[int, int],
     "arguments": list[Scalar],
 }, total=False)  # fmt: skip
 

@@ -10,7 +10,7 @@ class GraphNet(torch.nn.Module):
         self.update = torch.nn.Linear(7, 3)
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        src, dst = edge_index
+        src, dst = edge_index[0], edge_index[1]
         m = torch.relu(self.message(x[src]))
         sums = torch.zeros(x.shape[0], 3).index_add(0, dst, m)
         return self.update(torch.cat([x, sums], dim=1))
