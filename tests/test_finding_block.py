@@ -20,7 +20,8 @@ BASE = {
     "inputs": {"x": "float32 [[0.0, 0.0], [0.0, 0.0]]"}, "command": "pytest -k net",
 }  # fmt: skip
 LOCATED = {"operator": "aten.index_add", "line": "mods.py:16", "file": "cases/mods.py",
-           "source": "agg = zeros.index_add(0, dst, m)", "type": "ScatterElements", "node": "/S", "how": "value", "got": 1.0, "wanted": 2.0}  # fmt: skip
+           "source": "agg = zeros.index_add(0, dst, m)", "type": "ScatterElements", "node": "/S", "how": "value",
+           "got": 1.0, "wanted": 2.0}  # fmt: skip
 WITNESSES = [{"runtime": "onnx-reference", "answer": "wrong"}, {"runtime": "openvino", "answer": "wrong"},
              {"runtime": "pytorch-float64", "answer": "wrong"}]  # fmt: skip
 
