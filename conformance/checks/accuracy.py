@@ -19,7 +19,7 @@ from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack_cells import leave
 from conformance.checks.smallest import leave_smallest
-from conformance.checks.smallest_function import Reduced, leave_function
+from conformance.checks.smallest_function import Reduced, causes_known, leave_function
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
@@ -205,7 +205,7 @@ def _leave_bundle(
     def left() -> dict[str, Any] | None:
         place = folder / "smallest"
         if small is not None:
-            return leave_function(run, small, place)
+            return leave_function(run, small, place, causes_known(run, stop.details.get("operator") or {}))
         return leave_smallest(run, model.file, example, stop, place)
 
     told = attempt(left)

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -261,7 +261,16 @@ def _by_evaluator(trials: Trials, function: Any) -> bool:
     return or_else(False, agrees)
 
 
-def leave_function(run: CellRun, found: Reduced, folder: Path) -> dict[str, Any]:
+def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
+    """Return what an issue says of the cause: what the operator became, a change that helps, and what the exporter
+    itself warns of."""
+    named, kind, change = (operator.get(name) for name in ("operator", "type", "change"))
+    became = [f"`{named}` becomes the ONNX operator {kind}."] if named and kind else []
+    helps = [f"A change of that node that makes it right: {change}."] if change else []
+    return [*became, *helps, *(f"The exporter warns: {text}" for text in run.warned)] if became else []
+
+
+def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
     """Writes the script about a function, runs it, and keeps it with its text where it shows the defect; what the
     record says of it."""
     shown, told = found.shown, dict(found.told)
@@ -285,7 +294,7 @@ def leave_function(run: CellRun, found: Reduced, folder: Path) -> dict[str, Any]
     about = environment([])
     packages = {name: versions().get(name) for name in ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")}
     packages |= {"Python": about["python"], "platform": about["platform"]}
-    (folder / "issue.md").write_text(issue(text, said, shown, packages), encoding="utf-8")
+    (folder / "issue.md").write_text(issue(text, said, shown, packages, cause), encoding="utf-8")
     return {**told, "repro": display_path(file), "issue": display_path(folder / "issue.md")}
 
 

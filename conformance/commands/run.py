@@ -11,7 +11,8 @@ from collections.abc import Sequence
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="CASES",
-        help="case files or folders (default: cases/), and options of `pytest conformance` or of pytest itself",
+        help="case files or folders (default: cases/), and options: those of docs/options.md, such as --baseline, "
+        "--runtime, --explain and -k, and all of pytest",
     )  # fmt: skip
 
 

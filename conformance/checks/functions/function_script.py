@@ -85,10 +85,10 @@ def _raising(lines: Iterable[str], error: str) -> list[str]:
     ]  # fmt: skip
 
 
-def issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None]) -> str:
+def issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None], cause: Sequence[str] = ()) -> str:
     """The text for the tracker of the exporter, or for whoever wrote the symbolic or translation that is wrong.
-    ``said`` is what the script printed, ``versions`` are those of the packages."""
-    return "\n".join(_issue(text, said, shown, versions)) + "\n"
+    ``said`` is what the script printed, ``versions`` are those of the packages, ``cause`` is what is known of why."""
+    return "\n".join(_issue(text, said, shown, versions, cause)) + "\n"
 
 
 _EXPORTERS = {"dynamo": "torch.onnx.export(dynamo=True)", "torchscript": "torch.onnx.export(dynamo=False)"}
@@ -101,7 +101,9 @@ _WRONG = {
 }  # fmt: skip
 
 
-def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None]) -> Iterator[str]:
+def _issue(
+    text: str, said: str, shown: Shown, versions: Mapping[str, str | None], cause: Sequence[str]
+) -> Iterator[str]:
     function, how = shown.function, shown.how
     code = ", ".join(f"`{name}`" for name in how.code(function.own))
     who = f"{_EXPORTERS[how.exporter]} with {code}" if code else _EXPORTERS[how.exporter]
@@ -122,6 +124,8 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
     yield ""
     yield from block(said[:4000], "text")
     yield ""
+    if cause:
+        yield from ("## Cause", "", *(f"- {one_line(line, 400)}" for line in cause), "")
     yield "## What was ruled out"
     yield ""
     calls = "this one call" if len(shown.calls) == 1 else f"these {len(shown.calls)} calls"
