@@ -240,6 +240,7 @@ def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_
     issue = Path(told["issue"]).read_text(encoding="utf-8")
     assert script(first).read_text(encoding="utf-8").strip() in issue
     assert "with `beside.symbolic` gives wrong values for aten.hardswish" in issue
+    assert "## Cause\n\n- `aten.hardswish` becomes the ONNX operator HardSigmoid." in issue
     assert again.smallest == {"as": first.id} == validated(again.as_dict())["smallest"]
     assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
 

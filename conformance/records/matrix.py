@@ -35,7 +35,11 @@ MEANINGS = {
 LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items()),)
 _FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine"
 
-_COLUMNS = "ts TorchScript, dyn dynamo; ref ONNX's evaluator, ort ONNX Runtime; then precisions and opsets"
+_COLUMNS = {
+    "ts": "TorchScript", "dyn": "dynamo", "ref": "ONNX's evaluator",
+    **{entry.short: entry.title for entry in RUNTIMES if entry.short and entry.name != "onnx-reference"},
+}  # fmt: skip
+"""What the short names at the head of a matrix mean."""
 
 MOST_LINES = 24
 """Lines of a matrix that shows every case; of a longer one the cases that are as expected are left out."""
@@ -64,14 +68,15 @@ def lines(records: Sequence[Mapping[str, Any]], width: int, *, full: bool = True
 
 def legend(shown: Sequence[str]) -> Iterator[str]:
     """The legend of a matrix of these lines: the signs that occur in it."""
-    text = "\n".join(shown[1:])
+    text = "\n".join(shown)
     found = [sign for sign in MEANINGS if re.search(rf"(?<!\S){re.escape(sign)}(?!\S)", text)]
     if found:
         yield "   ".join(f"{sign} {MEANINGS[sign]}" for sign in found)
     if {"n", "N"} & {*found}:
         yield _FURTHER
-    if found:
-        yield _COLUMNS
+    columns = [f"{short} {long}" for short, long in _COLUMNS.items() if re.search(rf"(?<!\S){short}(?!\S)", text)]
+    if columns:
+        yield "   ".join(columns)
 
 
 def _short_table(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
