@@ -212,7 +212,7 @@ def _failures(records: Sequence[Record]) -> Iterator[str]:
     """Each cause once, as a run of the suite has it, with the cells that fail for it."""
     found = findings(record.as_dict() for record in records)
     for number, finding in enumerate(found, 1):
-        yield "\n".join(finding_block.lines(finding_block.describe(finding), number, len(found), WIDTH))
+        yield "\n".join(finding_block.lines(finding_block.describe(finding, kept=False), number, len(found), WIDTH))
     held = any(record.status == "xfailed" or (record.status == "passed" and record.examples) for record in records)
     if not found and not held:
         reasons = dict.fromkeys(f"{record.id}: {record.reason or record.status}" for record in records)

@@ -112,4 +112,4 @@ def blocks(records: Iterable[Record]) -> Iterator[str]:
     found = findings(record.as_dict() for record in records)
     for number, finding in enumerate(found, 1):
         yield ""
-        yield from finding_block.lines(finding_block.describe(finding), number, len(found), width())
+        yield from finding_block.lines(finding_block.describe(finding, kept=False), number, len(found), width())

@@ -47,9 +47,9 @@ class Block:
     """What else there is to know, by a label, in the order in which it is needed."""
 
 
-def describe(finding: Finding, since: str | None = None) -> Block:
+def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -> Block:
     """Describe a finding by the first of its cells that was explained (``Record.as_dict``); ``since`` is the earliest
-    run of those that are known in which it is red."""
+    run of those that are known in which it is red. ``kept`` says that commands find it in a run file."""
     explained = [one for one in finding.cells if not (one.get("unexplained") or one.get("explained_with"))]
     record = min(explained or finding.cells, key=shows_less)
     rows = (
@@ -62,7 +62,7 @@ def describe(finding: Finding, since: str | None = None) -> Block:
         ("cells", _cells(finding.cells)),
         ("reproduce", _reproduce(record)),
         ("report", tuple(f"{file}  (ready to send upstream)" for file in _told(record, "issue"))),
-        ("more", _more(finding)),
+        ("more", _more(finding) if kept else ()),
     )
     known = tuple(row for row in rows if row[1])
     return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
@@ -325,7 +325,8 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         source = cell.get("source") or {}
-        place = f" ({source['file']}:{source['line']})" if source.get("file") else ""
+        file = str(source.get("file") or "")
+        place = f" ({file}:{source['line']})" if file and not file.endswith(".onnx") else ""
         groups.setdefault((f"{cell['case']}{place}", str(cell["exporter"])), []).append(cell)
     told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
     more = len(told) - MOST_CELLS
