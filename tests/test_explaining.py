@@ -109,7 +109,7 @@ import pytest
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session):
     result = yield
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process that was started in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     return result
 """

@@ -10,7 +10,7 @@ import pytest
 from conformance.cli import main
 from tests.test_mutants import FLATTENED
 
-WEAK = f"\nweak:\n  about: flattened\n{textwrap.indent(FLATTENED, '  ')}"
+WEAK = f"\nweak:\n  about: flattened\n{textwrap.indent(FLATTENED, '  ')}\n"
 """Runs only the shape that it was exported with, so that no size that is baked in shows."""
 LOOSE = WEAK.replace("weak", "loose") + "  tolerance: {fp32: {rtol: 0.1, atol: 0.5, because: a test}}\n"
 STRONG = WEAK.replace("weak", "strong").replace(
