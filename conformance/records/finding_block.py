@@ -292,7 +292,7 @@ def _witnesses(witnesses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for witness in witnesses:
         if witness["runtime"] != FLOAT64 and not witness.get("config") and not witness.get("model"):
             name = str(witness["runtime"])
-            by_answer.setdefault(str(witness["answer"]), []).append(_SHORT.get(name) or title(name))
+            by_answer.setdefault(str(witness["answer"]), []).append(title(name, brief=True))
     said = {
         "agrees": "right in {}", "nearer": "nearer to PyTorch in {}", "wrong": "wrong in {} too",
         "otherwise": "other wrong values in {}", "stops": "it stops in {} too",
@@ -302,10 +302,6 @@ def _witnesses(witnesses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for answer, titles in by_answer.items():
         if answer in said:
             yield said[answer].format(_listed(titles))
-
-
-_SHORT = {"onnxruntime-unoptimized": "ONNX Runtime without its optimizer", "onnx-reference": "ONNX's evaluator"}
-"""What a block calls a runtime whose title is long, or could be taken for another's."""
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -336,7 +332,7 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
     opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
     ran = dict.fromkeys(
-        f"{_SHORT.get(str(cell['runtime'])) or title(str(cell['runtime']))} {cell['precision']}"
+        f"{title(str(cell['runtime']), brief=True)} {cell['precision']}"
         for cell in cells
         if cell.get("runtime") is not None
     )

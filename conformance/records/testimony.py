@@ -189,9 +189,11 @@ def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
     return f"{title(witness['runtime'])}: {said.get(answer, answer)}"
 
 
-def title(runtime: str) -> str:
+def title(runtime: str, *, brief: bool = False) -> str:
+    """Return what sentences call a runtime, or blocks, which have less room."""
     try:
-        return registry.named(runtime).title
+        entry = registry.named(runtime)
+        return entry.brief or entry.title if brief else entry.title
     except KeyError:  # the runtime of a record that another version wrote
         return runtime
 

@@ -26,6 +26,8 @@ class RuntimeEntry:
     takes: tuple[str, ...] = ()
     """What else ``opens`` takes, by keyword: ``config`` (ONNX Runtime's session options), ``build`` (what TensorRT
     builds an engine with)."""
+    brief: str = ""
+    """Its name in a block about a finding; ``title`` where this is empty."""
     short: str = ""
     """Its name in the heads of the matrix; ``name`` where this is empty."""
     kernels: str = ""
@@ -95,6 +97,7 @@ RUNTIMES = (
     RuntimeEntry(
         name="onnxruntime-unoptimized",
         title="onnxruntime with its optimizer off",
+        brief="ONNX Runtime without its optimizer",
         opens="conformance.runtimes.onnxruntime:open_unoptimized",
         takes=("config",),
         kernels="onnxruntime",
@@ -104,6 +107,7 @@ RUNTIMES = (
     RuntimeEntry(
         name="onnx-reference",
         title="the ONNX specification's evaluator",
+        brief="ONNX's evaluator",
         opens="conformance.runtimes.onnxreference:open_model",
         short="ref",
         second_opinion=True,
