@@ -126,9 +126,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         for line in text.replace("\\\n", " ").splitlines():
             found = re.match(r"\s*(?:\S*/)?(pytest conformance|conformance \w+)(.*)", line)
             if found:
-                name = (
-                    found[1].removeprefix("conformance ").replace("run", "pytest conformance")
-                )  # which takes the same
+                name = found[1].removeprefix("conformance ").replace("run", "pytest conformance")
                 yield name, re.findall(r"(?<![\w-])--?[a-z][a-z-]*", found[2])
 
 
