@@ -82,13 +82,14 @@ class Progress:
         self._start = self._told = time.monotonic()
 
     @property
-    def _is_long(self) -> bool:
+    def is_long(self) -> bool:
+        """Return whether the run has so many cells that it says how far it is in place of a sign for each."""
         return self._remaining is not None and self._remaining.cells > DOTS and self._config.get_verbosity() == 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Have pytest count the cells of a long run, and show no sign for each."""
-        if not self._is_long or getattr(report, "when", None) != "call" or id_of(report.nodeid) is None:
+        if not self.is_long or getattr(report, "when", None) != "call" or id_of(report.nodeid) is None:
             return None
         if hasattr(report, "wasxfail"):
             return "xfailed" if report.skipped else "xpassed", "", ""
@@ -107,12 +108,12 @@ class Progress:
         now = time.monotonic()
         if self._remaining is None or reporter is None or self._config.get_verbosity() < 0:
             return
-        if self._is_long and reporter.isatty:
+        if self.is_long and reporter.isatty:
             if now - self._told >= 1.0:
                 self._told = now
                 reporter.rewrite(f"  {self.line()}"[: reporter._tw.fullwidth - 1], erase=True)
             return
-        part = self._remaining.all_seconds / self._remaining.workers / LINES if self._is_long else 0.0
+        part = self._remaining.all_seconds / self._remaining.workers / LINES if self.is_long else 0.0
         in_log = max(IN_LOG, part)
         if now - self._told < (IN_TERMINAL if reporter.isatty else in_log):
             return

@@ -18,6 +18,9 @@ SLOW_SECONDS = 2.0
 IN_LOG = 10.0
 """And so often, in seconds, it adds a line to a log, which nothing can be taken out of again."""
 
+IN_LOG_OF_LONG = 60.0
+"""The same in a run of many cells, which says how far it is."""
+
 
 class Waiting:
     """A line in the terminal that tells what a slow cell is doing and how far the run is, gone when it is done; in a
@@ -41,7 +44,8 @@ class Waiting:
 
         line, width = literal(f"  {self.cell}: {text.doing(note, spent)}"), self._reporter._tw.fullwidth - 1
         if not self._reporter.isatty:
-            if now - self._logged >= IN_LOG:
+            long = self._progress is not None and self._progress.is_long
+            if now - self._logged >= (IN_LOG_OF_LONG if long else IN_LOG):
                 self._logged = now
                 with self._seen():
                     writer = self._reporter._tw
