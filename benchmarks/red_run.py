@@ -30,7 +30,7 @@ _UNITS = {"s": 1.0, "min": 60.0}
 class Ran:
     seconds: float
     lines: list[tuple[float, str]]
-    """What it printed, with the seconds after which."""
+    """The lines that it printed, each with the seconds after which."""
     records: list[dict[str, Any]]
 
 

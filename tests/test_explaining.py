@@ -103,14 +103,28 @@ def test_a_finding_is_explained_by_its_id(by_default):
 
 
 INTERRUPTED = """
-import os, signal, threading
+import os, signal, sys, threading
 import pytest
+
+def interrupt():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame is not None and frame.f_code.co_name != "_explained":
+        frame = frame.f_back
+    if frame is None:
+        interrupt_later()
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
+
+def interrupt_later():
+    timer = threading.Timer(0.01, interrupt)
+    timer.daemon = True
+    timer.start()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session):
     result = yield
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    interrupt_later()
     return result
 """
 

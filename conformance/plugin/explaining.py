@@ -38,7 +38,7 @@ class Explaining:
         """The reports of their tests."""
         self._junit = Junit(self._options.config)
         self._count = 0
-        """How many cells were to be explained."""
+        """The number of cells to be explained."""
         self._why_left = ""
         self._named: set[Path] = set()
         """Folders that carry the id of a finding of this run."""

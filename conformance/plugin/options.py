@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_WORKERS = 4
 """Workers that a run has unless it says how many: each takes memory for its modules and models."""
 _ENDS = {"none": 0.0, "all": math.inf}
-"""What ``--explain`` takes besides a time."""
+"""The words that ``--explain`` takes besides a time."""
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 

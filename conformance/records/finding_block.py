@@ -40,11 +40,11 @@ class Block:
 
     id: str
     who: str
-    """Who is wrong, without a full stop: ``the TorchScript exporter is wrong``."""
+    """The party that is wrong, without a full stop: ``the TorchScript exporter is wrong``."""
     what: str
     """The sentence that an upstream maintainer would write."""
     rows: tuple[tuple[str, tuple[str, ...]], ...]
-    """What else there is to know, by a label, in the order in which it is needed."""
+    """All else that is known, by a label, in the order in which it is needed."""
 
 
 def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -> Block:

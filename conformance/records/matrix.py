@@ -31,7 +31,7 @@ MEANINGS = {
     "✓": "passed", "x": "failed as declared", "F": "failed", "X": "passed though declared to fail", "s": "skipped",
     "·": "not a cell", "n": "a further check failed as declared", "N": "a further check is red",
 }  # fmt: skip
-"""What the signs mean, in the order of a legend."""
+"""The meaning of the signs, in the order of a legend."""
 LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items()),)
 _FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine"
 
@@ -39,7 +39,7 @@ _COLUMNS = {
     "ts": "TorchScript", "dyn": "dynamo", "ref": "ONNX's evaluator",
     **{entry.short: entry.title for entry in RUNTIMES if entry.short and entry.name != "onnx-reference"},
 }  # fmt: skip
-"""What the short names at the head of a matrix mean."""
+"""The meaning of the short names at the head of a matrix."""
 
 MOST_LINES = 24
 """Lines of a matrix that shows every case; of a longer one the cases that are as expected are left out."""

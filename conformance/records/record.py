@@ -79,7 +79,7 @@ def cause_of_export(case: str, exporter: str, error: str | None, reason: str | N
 
 @dataclass
 class Identity:
-    """Which cell it is, and how it is run again."""
+    """Identify the cell, and say how it is run again."""
 
     id: record_types.Id
     """check and cell: `accuracy[asinh-torchscript-op17-onnxruntime-fp32]`"""
@@ -101,7 +101,7 @@ class Identity:
 
 @dataclass
 class Outcome:
-    """What happened: a status, where it stopped, and what its examples showed."""
+    """Say what happened: a status, where it stopped, and what its examples showed."""
 
     status: Status = "passed"
     """passed, failed, xfailed (failed as declared), xpassed, skipped"""
@@ -167,7 +167,7 @@ class Outcome:
 
 @dataclass
 class Explained:
-    """Why it failed, and what to do: all of it is found after the verdict, and none of it changes that."""
+    """Say why it failed, and what to do: all of it is found after the verdict, and none of it changes that."""
 
     fault: str | None = None
     """exporter, runtime, precision, reference, case, harness, or null"""
@@ -275,7 +275,7 @@ class Explained:
 
 @dataclass
 class Measured:
-    """What was measured on the way, and what is kept of it."""
+    """Hold what was measured on the way, and what is kept of it."""
 
     coverage: record_types.Coverage | None = None
     """of an accuracy cell: how many operator calls of the PyTorch module are `seen` in the outputs, `of` how many
@@ -317,7 +317,7 @@ class Measured:
 
 @dataclass
 class Host:
-    """Where it ran, what it changed there, and what it depends on."""
+    """Say where it ran, what it changed there, and what it depends on."""
 
     worker: record_types.Worker | None = None
     """the worker of a cluster that ran the cell: its `name`, its `host`, its processor as `cpu`; null without

@@ -43,7 +43,7 @@ class RunWriter:
         except OSError as error:
             raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
         self._replaced: dict[str, tuple[int, int]] = {}
-        """Where in the file the line is that takes the place of a cell's first one: its start and its length."""
+        """By cell id, the start and the length of the line that takes the place of the cell's first one."""
         self._waiting = b""
         """What could not be written yet."""
         self._size = 0
