@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from conformance.checks.alone import believed
-from conformance.checks.replaced import fail_replaced
+from conformance.checks.alone import believed, fail_replaced
 from conformance.errors import Details, Stopped
 from conformance.records import text
 from conformance.records.death import note_death

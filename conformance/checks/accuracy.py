@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.arrays import Array
@@ -14,7 +15,6 @@ from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain_failure import CaseExplainer
-from conformance.checks.explained import note_explanations
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack_cells import leave
@@ -25,6 +25,7 @@ from conformance.checks.verify_converted import RuntimeVerifier, opening_literal
 from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable, attempt
+from conformance.explanations import Question, explain
 from conformance.export.answers import KeptAnswers
 from conformance.export.model_store import Stored
 from conformance.records.explanation import unexplained
@@ -212,3 +213,25 @@ def _leave_bundle(
     if isinstance(told, Exception):
         told = {"why_not": describe(told, run.cell.case.folder)}
     stop.details["smallest"] = told
+
+
+def note_explanations(run: CellRun, verify: Verifier, model: Stored, example: Example | None, stop: Stopped) -> None:
+    """Write what the explanations say of a failing example into the fields of that failure."""
+    if example is None or stop.stage not in ("load", "run", "compare"):
+        return
+    try:
+        wanted = example.wanted
+    except Stopped:  # nobody can say what is right, as where a converted model stops at its meaning too
+        return
+    cell = run.cell
+
+    def judge(outputs: Sequence[Array]) -> bool:
+        return verify.judged(example, list(outputs)).verdict == "verified"
+
+    question = Question(
+        cell.case.name, cell.exporter, cell.opset, str(cell.runtime), cell.precision, stop.stage, stop.error,
+        stop.fault, model.file, tuple(map(str, run.libraries())), run.config(), example.inputs, wanted, judge,
+    )  # fmt: skip
+    told = explain(question)
+    if told:
+        stop.details["explained"] = told

@@ -1,17 +1,19 @@
 """Check that a verdict is a cell's own: remember the cells that ran before it in its process, and run it in a fresh
-one."""
+one. A case whose Python replaced functions on which its own verdict rests has failed, whatever that verdict is."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.depends.inventory import named
+from conformance.errors import Stopped
 from conformance.plan.cell import Cell
-from conformance.records.explanation import Shows, note, take_back
+from conformance.records.explanation import Shows, fail, note, take_back
 from conformance.records.record import Record
+from conformance.worker.state.judging import is_of_the_judges
 
 _ONCE_FOR_ALL = ("declare", "export", "check", "convert")
 """Stages at which a cell fails before its own work begins, as all cells do that need the same model."""
@@ -105,3 +107,24 @@ def _is_red(record: Record) -> bool:
 
 def _kind(cell: Cell, record: Record) -> Hashable:
     return cell.case.file, cell.case.name, cell.exporter, cell.opset, record.stage, record.error, record.reason
+
+
+def replaced_function(names: Iterable[str]) -> Stopped | None:
+    """The failure of a case that replaced these functions, if its verdict rests on one of them."""
+    judging = [name for name in names if is_of_the_judges(name)]
+    if not judging:
+        return None
+    text = f"the case's Python replaced {', '.join(judging[:4])}, on which the comparison rests"
+    return Stopped("declare", "ReplacedFunction", text, "case")
+
+
+def fail_replaced(record: Record, names: Iterable[str]) -> bool:
+    """Fail the record of a cell that replaced functions, if its verdict rests on one. Return whether it does."""
+    stop = replaced_function(names)
+    if stop is None or record.status == "skipped":
+        return False
+    fail(record, stop)
+    take_back(record)
+    record.draw = record.worst = record.bundle = None
+    record.inputs = {}
+    return True

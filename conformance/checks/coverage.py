@@ -16,9 +16,9 @@ from typing import Any
 
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.checks.draws import DRAWS, PLAIN, draws, question_of
 from conformance.checks.hidden import compare_hidden, hidden, refuse_wrong
 from conformance.checks.models import CellRun
-from conformance.checks.usual_draws import DRAWS, PLAIN, draws, question_of
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import largest_of
 from conformance.coverage.cost import runs_within

@@ -13,12 +13,11 @@ from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
-from conformance.checks.advice import advice
+from conformance.checks.alone import replaced_function
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
-from conformance.checks.refused import note_refused_model, note_stopped_export
-from conformance.checks.replaced import replaced_function
+from conformance.checks.refused import advice, note_refused_model, note_stopped_export
 from conformance.checks.right_outputs import check_again, check_outputs
 from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, attempt, display_path, summarize, works
 from conformance.export.expression import EXPRESSION
 from conformance.records.explanation import unexplained
+from conformance.records.findings import ON_DATA
 from conformance.worker import aside
 
 SECONDS = 60.0
@@ -133,3 +135,14 @@ def in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
         return told
     known = {name: value for name, value in told.items() if name != "call"}
     return {**known, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward, "place": "file"}
+
+
+_NO_SYMBOLIC = re.compile(r"UnsupportedOperator|Unsupported: ONNX export of operator|export of operator \S+ is not")
+_NO_TRANSLATION = re.compile(r"No ONNX function found|No decompositions registered")
+
+
+def advice(stop: Stopped) -> list[str]:
+    """Return the hints for an export that has stopped; ``records.text`` has the words for them."""
+    said = f"{stop.error}: {stop.reason}"
+    known = {"branch": ON_DATA, "symbolic": _NO_SYMBOLIC, "translation": _NO_TRANSLATION}
+    return [hint for hint, pattern in known.items() if pattern.search(said)]

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 from conformance.checks.accuracy import check_accuracy
+from conformance.checks.alone import fail_replaced
 from conformance.checks.engine import check_engine
 from conformance.checks.export import check_export
 from conformance.checks.fidelity import check_fidelity
 from conformance.checks.latency import check_latency
 from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
-from conformance.checks.replaced import fail_replaced
 from conformance.depends.gathering import keep_in, observe
 from conformance.depends.results import depends_of, note_last
 from conformance.errors import Stopped, Unavailable

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.checks.alone import Predecessors, believed
-from conformance.checks.replaced import fail_replaced
+from conformance.checks.alone import Predecessors, believed, fail_replaced
 from conformance.disk.stores import UNFINISHED
 from conformance.errors import Stopped, attempt, or_else
 from conformance.plan.cell import Cell

@@ -7,9 +7,9 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,16 +18,15 @@ from conformance.bundle.bundle_files import CELLS
 from conformance.bundle.bundle_layout import BundleWriter, write_model, write_set
 from conformance.bundle.entry import Entry
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.fewest_nodes import fewest
 from conformance.checks.reduce.model_script import issue, script, shows
+from conformance.checks.reduce.model_search import fewest, simplified
 from conformance.checks.reduce.model_trial import ONE, Failure, Trials, kind_of, limit_of, outcome_of
-from conformance.checks.reduce.reference_tensors import reference_values
-from conformance.checks.reduce.simpler import simplified
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.errors import Details, Stopped, display_path
 from conformance.onnxgraph.cut import Cut, Cutter
+from conformance.onnxgraph.expose import expose
 from conformance.onnxgraph.reads import operator_of
 from conformance.records.environment import environment, versions
 from conformance.runtimes import opener, registry
@@ -36,6 +35,10 @@ from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Example, given
 from conformance.verdict.guilty_pass import Broken, guilty
 from conformance.worker import aside
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 
 SECONDS = 30.0
 """How long a runtime may take for what is right for a model, or for one of its nodes."""
@@ -206,3 +209,37 @@ def _scripted(
     packages |= {"Python": about["python"], "platform": about["platform"]}
     (folder / "issue.md").write_text(issue(text, said, failure, told, packages), encoding="utf-8")
     return {"repro": display_path(file), "issue": display_path(folder / "issue.md")}
+
+
+MOST_BYTES = 2**30
+"""Above this size the tensors of a model are not held in memory together, and nothing is cut out of it."""
+
+
+def reference_values(
+    model: ModelProto,
+    runtime: str,
+    libraries: Sequence[str],
+    inputs: Mapping[str, Array],
+    seconds: float,
+    folder: Path,
+) -> dict[str, Any]:
+    """All tensors of a model by name, as a runtime computes them; raises what that raises, ``aside.Lost`` where it
+    takes its process along, and MemoryError where there are too many bytes of them."""
+    import onnx
+
+    shown = expose(model, (name for node in model.graph.node for name in node.output))
+    file = folder / "shown.onnx"
+    onnx.save(shown, file)
+    names = [output.name for output in shown.graph.output]
+
+    def question() -> list[Any]:
+        with opener(runtime)(file, libraries) as session:
+            arrays: list[Any] = session.run(inputs)
+        if sum(getattr(array, "nbytes", 0) for array in arrays) > MOST_BYTES:
+            raise MemoryError
+        return arrays
+
+    arrays = aside.ask(question, seconds)
+    if len(arrays) != len(names):
+        raise ValueError("a tensor of the model is a sequence")
+    return {**inputs, **dict(zip(names, arrays, strict=True))}

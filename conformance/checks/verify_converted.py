@@ -178,7 +178,7 @@ class FidelityVerifier(_NoiseLimited):
         if isinstance(read, Comparison):
             return read
         for called, array, exact in zip(read.called, read.got, read.wanted, strict=True):
-            failure = odd_shape(called, array, exact) or _not_finite(called, array, exact)
+            failure = odd_shape(called, array, exact) or not_finite(called, array, exact)
             if failure is not None:
                 return read.told(failure)
         return Comparison("verified")
@@ -277,12 +277,12 @@ def mean(session: Session, inputs: Inputs) -> list[Array]:
         return session.run(inputs)
 
 
-def _not_finite(called: Subject, got: Array, wanted: Array) -> Comparison | None:
+def not_finite(called: Subject, got: Array, wanted: Array, *, lost_alone: bool = False) -> Comparison | None:
     """The failure where values are NaN or infinite on one side only, or not the same infinity: they do not fit the
-    precision."""
+    precision. ``lost_alone`` is about those that PyTorch has and ``got`` lost."""
     if wanted.dtype.kind != "f":
         return None
-    odd = np.isinf(distances(got, wanted))
+    odd = np.isfinite(wanted) & ~np.isfinite(got) if lost_alone else np.isinf(distances(got, wanted))
     if not odd.any():
         return None
     first = tuple(int(i) for i in np.argwhere(odd)[0])

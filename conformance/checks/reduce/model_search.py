@@ -1,8 +1,8 @@
-"""Smaller shapes, simpler values and plain names for a model that has as few nodes as fail."""
+"""Find as few nodes as still fail, and then smaller shapes, simpler values and plain names for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +10,13 @@ import numpy as np
 from conformance.arrays import Array, equal
 from conformance.checks.reduce.model_trial import Trials
 from conformance.draw.simplest import simpler
-from conformance.explain.search import OutOfTime
-from conformance.onnxgraph.cut import Cut, declare
+from conformance.explain.search import OutOfTime, least, part
+from conformance.onnxgraph.cut import Cut, Cutter, declare
 from conformance.onnxgraph.reads import inside, needs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
 
 MOST_SIZES = 8
 """Of how many different sizes of axes smaller ones are tried."""
@@ -179,3 +180,48 @@ def _renamed(cut: Cut) -> Cut:
             field[:] = [names[name] for name in field]
     graph.name = "smallest"
     return Cut(model, {names[name]: value for name, value in cut.feeds.items()})
+
+
+def fewest(cutter: Cutter, trials: Trials) -> tuple[list[int], bool] | None:
+    """The numbers of as few nodes as are known to fail, and whether the search came to its end; None where the whole
+    model does not fail once it is cut, so that nothing can be taken away."""
+    every = list(range(len(cutter.nodes)))
+    best: list[int] = every
+
+    def fails(chosen: Sequence[int]) -> bool:
+        nonlocal best
+        failed = bool(chosen) and trials.fails(cutter.of(chosen))
+        if failed and len(chosen) < len(best):
+            best = list(chosen)
+        return failed
+
+    try:
+        # Each node has the reference's own inputs, so that one which fails is wrong by itself.
+        single = next((number for number in every if trials.fails(cutter.of([number]))), None)
+        if single is not None:
+            return [single], True
+        if not fails(every):
+            return None
+        return part(_range(every, fails), fails) or best, True
+    except OutOfTime:
+        return (best, False) if len(best) < len(every) else None
+
+
+def _range(every: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """The shortest beginning that fails, from its latest start; where that is not monotone, what was met of it, or a
+    window of few nodes."""
+    end = least(1, len(every), lambda count: fails(every[:count]))
+    head = every[:end] if fails(every[:end]) else every
+    skipped = len(head) - least(1, len(head), lambda count: fails(head[len(head) - count :]))
+    tail = head[skipped:] if fails(head[skipped:]) else head
+    if len(tail) <= _FEW:
+        return tail
+    for width in (2, 4, _FEW):
+        for start in range(len(tail) - width, -1, -max(width // 2, 1)):
+            if fails(tail[start : start + width]):
+                return tail[start : start + width]
+    return tail
+
+
+_FEW = 8
+"""So many nodes are left to delta debugging at once."""
