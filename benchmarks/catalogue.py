@@ -3,7 +3,7 @@ and the runtime once on each example, with nothing looked at.
 
 The suite runs with two workers and a new store, without budgets of time, then once more with that store. The bare
 work runs twice at the same time, each time over every other case, so that both sides have two processes on the same
-host. The seconds of each case are written beside the cases (``plan.usual``), for whoever runs them for the first
+host. The seconds of each case are written beside the cases (``plan.order``), for whoever runs them for the first
 time. It leaves out cells that were skipped or ended their process. It exports with torch.onnx as the harness finds it
 (``CONFORMANCE_DYNAMO_CACHE=0``), converts with ONNX Runtime's own calibrators, and draws its values with the harness.
 """
@@ -32,7 +32,7 @@ from conformance.case.python import Folder
 from conformance.case.words import base_of
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
-from conformance.plan.usual import FILE
+from conformance.plan.order import FILE
 from conformance.records.environment import environment
 from conformance.records.spent import own_seconds
 

@@ -25,7 +25,7 @@ from conformance.records.run_file import read_run
 from conformance.records.settle import Expectation, settle
 from conformance.runtimes import onnxruntime
 from conformance.verdict import saturation
-from conformance.worker.clock import Clock
+from conformance.worker.isolation import Clock
 from conformance.worker.progress_note import Progress
 from tests.baseline.support import record as a_record
 from tests.kit.cases import PASSED, QUICK, Bench, load_case, module_of, problems_of, say, verdict

@@ -17,8 +17,8 @@ from conformance.bundle.bundle_layout import Bundle
 from conformance.bundle.replay_bundle import replay
 from conformance.checks import accuracy
 from conformance.checks.reduce.model_script import MOST_LINES, issue, script, shows
-from conformance.checks.reduce.model_trial import Failure, Trials, difference, divides_by_zero
 from conformance.checks.reduce.model_search import fewest, simplified
+from conformance.checks.reduce.model_trial import Failure, Trials, difference, divides_by_zero
 from conformance.checks.smallest import reference_values
 from conformance.explain.search import OutOfTime
 from conformance.onnxgraph.cut import Cut, Cutter

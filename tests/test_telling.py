@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from conformance.commands.watch.watch_loop import Telling
 from conformance.records import text
 from conformance.records.explanation import bears_out
-from conformance.records.telling import Telling
 from conformance.verdict.blame import shown
 from tests.report.support import record
 

@@ -21,9 +21,8 @@ from conformance.checks.hidden import compare_hidden, hidden, refuse_wrong
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import largest_of
-from conformance.coverage.cost import runs_within
 from conformance.coverage.disturb import TENTHS
-from conformance.coverage.measure_coverage import Covered, Trial, Unknown, Zeroed, measure
+from conformance.coverage.measure_coverage import Covered, Trial, Unknown, Zeroed, measure, runs_within
 from conformance.coverage.operator_calls import Site
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, attempt, display_path

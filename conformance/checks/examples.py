@@ -20,8 +20,8 @@ from conformance.errors import Details, Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
+from conformance.records.details import left_open
 from conformance.records.explanation import Shows, blame, note, reconsider, unexplained
-from conformance.records.open_rules import left_open
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
 from conformance.verdict.comparer import WrongAnswer

@@ -7,12 +7,19 @@ a model that nothing else refuses.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from conformance.align.operators.captured_program import Operator, Unable
+from conformance.align.operators.first_operator import of_operator
+from conformance.align.operators.refused_operator import stopped_export
 from conformance.arrays import Array, Inputs, same
 from conformance.case.export_keys import TorchScript
 from conformance.checks.models import CellRun
-from conformance.checks.refused import note_refused_model
+from conformance.checks.refused import SECONDS, note_refused_model, placed
 from conformance.checks.smallest_function import note_failed_export
 from conformance.checks.verify import Verifier
 from conformance.draw.draw import Draw
@@ -20,9 +27,12 @@ from conformance.errors import Stopped, or_else
 from conformance.export import graph
 from conformance.export.graph import Facts
 from conformance.export.model_store import Stored
+from conformance.plan.cell import Cell
 from conformance.plan.expected import matches
+from conformance.plan.settings import Settings
 from conformance.runtimes import opener, registry
 from conformance.verdict.example import Example
+from conformance.worker import aside
 
 OTHER_VALUES = 3
 """With how many other values it is tried whether an input is used."""
@@ -183,3 +193,33 @@ def _declared_otherwise(facts: Facts, wanted: Sequence[Array]) -> str:
         if dims is not None and (len(dims) != len(shape) or any(shape[axis] != dim for axis, dim in fixed)):
             return f"the model declares {name} with dims {dims}, PyTorch gives it {list(shape)}"
     return ""
+
+
+SHARED = 2**16
+"""Bytes in which what is known of a call has to fit."""
+
+
+def crashed_export(progress: object, cell: Cell, settings: Settings) -> dict[str, Any] | None:
+    """In a worker: the call at which an export ends its process, as fields of ``Record.operator``; None where another
+    export does not, or at none.
+
+    Each call is written into memory that the two processes share before it is translated, so that the last one is
+    there when the process is not.
+    """
+    with mmap.mmap(-1, SHARED) as shared, CellRun.opened(cell, settings) as run:
+
+        def begun(operator: Operator) -> None:
+            data = json.dumps(placed(run, of_operator(operator))).encode()
+            shared[:] = (data if len(data) <= SHARED else b"").ljust(SHARED)
+
+        def question() -> None:
+            run.set_apart()
+            stopped_export(cell.exporter, run.export, begun)
+
+        with contextlib.suppress(Unable):
+            try:
+                aside.ask(question, SECONDS)
+            except aside.Lost:
+                data = shared[:].strip(b"\0 ")
+                return {**json.loads(data), "stage": "translation", "how": "crashes"} if data else None
+    return None

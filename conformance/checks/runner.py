@@ -1,4 +1,5 @@
-"""Running cells somewhere that may die: a crash, a hang or a memory flood becomes the record of its cell."""
+"""Running cells somewhere that may die: a crash, a hang or a memory flood becomes the record of its cell. Of cells
+that fail alike one is explained, and whichever others give the same wrong values for its example."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from conformance.errors import Stopped, attempt, or_else
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
-from conformance.records.causes import explained
+from conformance.records.causes import explained, is_same_error, share
 from conformance.records.death import crashed, note_death
 from conformance.records.explanation import fail
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
@@ -234,7 +235,7 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
 
 
 def _crashed_export(progress: Any, cell: Cell, settings: Settings) -> Any:
-    from conformance.checks.crashed import crashed_export  # which imports torch, as above
+    from conformance.checks.export import crashed_export  # which imports torch, as above
 
     return crashed_export(progress, cell, settings)
 
@@ -285,3 +286,32 @@ def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Re
             fail_as_declared(record, entry.because, entry.fault, entry.when.host)
             return record
     return None
+
+
+def explain_alike(
+    runner: Runner, alike: Sequence[tuple[Cell, Record]], deadline: float, on_wait: OnWait | None = None
+) -> Iterator[list[Record]]:
+    """Yield the records of each cause with its explanation, the cell that was explained first, until time is up
+    (``time.monotonic``). ``alike`` are cells that may have one cause (``records.causes.by_likeness``)."""
+    left = [*alike]
+    while left and time.monotonic() < deadline:
+        (cell, record), *others = left
+        explained = runner.explain(cell, record, on_wait)
+        same = [] if explained.unexplained else _of_same_cause(runner, cell, explained, others)
+        explained_too = {record.id for record in same}
+        left = [other for other in others if other[1].id not in explained_too]
+        share(explained, same)
+        yield [explained, *same]
+
+
+def _of_same_cause(
+    runner: Runner, cell: Cell, explained: Record, others: Sequence[tuple[Cell, Record]]
+) -> list[Record]:
+    """Return the records of the cells that give the wrong values of the explained one for its example, or that
+    stopped with its words."""
+    if explained.stage != "compare":
+        return [record for _, record in others]
+    if explained.draw is None or not others:
+        return []
+    answer = runner.answer(cell, explained.draw)
+    return [record for other, record in others if is_same_error(answer, runner.answer(other, explained.draw))]

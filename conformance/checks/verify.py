@@ -82,7 +82,7 @@ class Verifier(Comparer):
         self.expects: Callable[[Stopped], bool] = lambda _: False
         """Whether the case declares that its cell fails like that."""
         self.rules: set[str] = set()
-        """What leaves values open in the example that was measured last (``records.open_rules`` has the words)."""
+        """What leaves values open in the example that was measured last (``records.details`` has the words)."""
         self._operators: frozenset[str] | None = None
         self._names = of.names
         self.record, self._stages = of.record, of.stages

@@ -1,4 +1,8 @@
-"""Disturbing the calls of a module one by one, on draw after draw, until each is seen or there are no more draws."""
+"""Disturbing the calls of a module one by one, on draw after draw, until each is seen or there are no more draws.
+
+How many runs are spent is limited by guesses at their costs, and no durations: the calls that are tried must not
+depend on the load.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from typing import Any, TypeVar
 
 from conformance.arrays import Array, same
 from conformance.coverage.composites import parts_of_composites
-from conformance.coverage.cost import BEYOND, RUNS, takes_long, worth_a_tape
 from conformance.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
 from conformance.coverage.operator_calls import Run, Site, recording
 from conformance.coverage.resumed_run import OffTape, Tape, taped
@@ -290,3 +293,40 @@ def spread(items: list[T], count: int) -> list[T]:
     if count >= len(items):
         return items
     return [items[number * len(items) // count] for number in range(count)]
+
+
+SECONDS = 5.0
+"""About how long all runs may take, on two cores that are otherwise idle."""
+FEWEST = 32
+"""So many calls are asked about whatever they cost."""
+RUNS = 2.5
+"""About how many runs a call takes."""
+BEYOND = 0.1
+"""The share of these runs that is spent besides on what shows only with other values."""
+LONG = 0.05
+"""From how many seconds on, by these guesses, a run is one that takes long."""
+TAPE_CALLS, TAPE_SECONDS = 4, 0.05
+"""From how many calls, and how many seconds for them by these guesses, a tape is worth making; that takes some four
+runs."""
+CALL, FLOPS, VALUES = 20e-6, 30e9, 1e9
+"""The seconds of a call that a mode sees; the floating-point operations, and the values, computed in a second."""
+
+
+def seconds(run: Run) -> float:
+    """A guess at how long such a run takes."""
+    return len(run.ops) * CALL + run.flops / FLOPS + run.values / VALUES
+
+
+def takes_long(run: Run) -> bool:
+    """Return whether such runs are worth replacing by smaller ones, which have to be recorded first."""
+    return seconds(run) > LONG
+
+
+def worth_a_tape(run: Run, calls: int) -> bool:
+    """Return whether to disturb so many calls takes longer than to make a tape of the run first."""
+    return calls >= TAPE_CALLS and seconds(run) * RUNS * calls > TAPE_SECONDS
+
+
+def runs_within(run: Run) -> int:
+    """Return how many such runs are spent in all."""
+    return max(int(RUNS * FEWEST), int(SECONDS / seconds(run)))

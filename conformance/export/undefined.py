@@ -27,7 +27,7 @@ class Rule:
     """Operators whose results are not defined for some inputs."""
 
     name: str
-    """As ``records.open_rules`` words it, with its source."""
+    """As ``records.details`` words it, with its source."""
     operators: re.Pattern[str]
     undefined: Mask
 

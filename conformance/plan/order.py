@@ -1,8 +1,10 @@
 """The order of a run: tests that share a module are run by one worker, one after the other; small ones come first.
 
-Nothing here knows pytest. ``works`` tells of each cell what its place depends on, as plain numbers that a process can
-send to another, ``estimated`` puts the durations of an earlier run in place of what the cases let expect, and a
-``Schedule`` hands the tests to the workers that ask for one.
+Nothing here knows pytest. ``works`` tells of each cell what its place depends on, as plain numbers that a process
+can send to another, ``estimated`` puts the durations of an earlier run in place of what the cases let expect, and a
+``Schedule`` hands the tests to the workers that ask for one. ``read_usual`` reads the seconds that the cases of a
+folder usually take from a file beside them, for a run without an earlier one; whatever is wrong with that file,
+there is only less to know.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:  # handing out is done where no case is read
+from conformance.disk.foreign_files import parse_json, read_text
+
+if TYPE_CHECKING:
     from conformance.case.declaration import Case
     from conformance.plan.cell import Cell
+
 
 AROUND = 0.005
 """Seconds that pytest and the way to the worker take beside each test."""
@@ -291,3 +297,22 @@ def in_order(given: Sequence[Work], seconds: Sequence[float]) -> list[int]:
     schedule = Schedule(given, seconds)
     schedule.add(None)
     return [test for _ in given if (test := schedule.take(None)) is not None]
+
+
+FILE = "durations.json"
+LONGEST = 10 * 24 * 3600.0
+"""Seconds of a case, at most."""
+
+
+def read_usual(places: Iterable[Path]) -> dict[str, float]:
+    """Return seconds by case, by the files in these folders, or beside these case files. Raises nothing."""
+    known: dict[str, float] = {}
+    for place in places:
+        file = (place if place.is_dir() else place.parent) / FILE
+        try:
+            told: Any = parse_json(read_text(file))
+            seconds = {str(name): float(value) for name, value in told["seconds"].items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            continue
+        known |= {name: value for name, value in seconds.items() if 0 <= value <= LONGEST}
+    return known

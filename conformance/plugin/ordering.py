@@ -128,7 +128,7 @@ class Ordering:
         from conformance.plan.order import works
 
         if self._usual is None:
-            from conformance.plan.usual import read_usual
+            from conformance.plan.order import read_usual
 
             self._usual = read_usual(self._options.case_paths())
         return works(cells, cache(lambda runtime: registry.absence(runtime) is not None), self._usual)

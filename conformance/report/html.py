@@ -1,8 +1,15 @@
-"""One HTML page about a run, with earlier runs as its history. It opens from disk and asks nothing of a network."""
+"""One HTML page about a run, with earlier runs as its history. It opens from disk and asks nothing of a network.
+
+Ten thousand records repeat themselves: in its JSON, columns instead of rows leave out the names, and a column whose
+values repeat is a list of different values with a number for each row.
+"""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -18,7 +25,6 @@ from conformance.records.findings import Finding, findings, since
 from conformance.records.record import Record
 from conformance.records.sanitize import cleaned, literal, visible
 from conformance.records.text import replay_of
-from conformance.report import embed
 from conformance.report.grid import grid
 from conformance.report.record_rows import (
     STATUSES,
@@ -32,6 +38,49 @@ from conformance.report.record_rows import (
     ratio,
 )
 from conformance.report.verdict_words import details, verdict
+
+
+def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """``{name: {values}}``, or ``{name: {values, rows}}`` where ``values[rows[i]]`` is the value of row ``i``."""
+    return {name: column([row.get(name) for row in rows]) for name in names}
+
+
+def column(values: Sequence[Any]) -> dict[str, list[Any]]:
+    """One column; with ``rows`` where at most half of the values differ from one another."""
+    numbers: dict[str, int] = {}
+    different: list[Any] = []
+    rows: list[int] = []
+    for value in values:
+        key = _KEY(value)  # 1, 1.0, True and "1" are not the same
+        if key not in numbers:
+            numbers[key] = len(different)
+            different.append(value)
+        rows.append(numbers[key])
+    if 2 * len(different) > len(values):
+        return {"values": list(values)}
+    return {"values": different, "rows": rows}
+
+
+_KEY = json.JSONEncoder(sort_keys=True).encode
+
+
+def script_text(data: Any) -> str:
+    """JSON that may stand in a ``<script>``: no character of it can end the element, a string or a line.
+
+    All but ASCII is escaped, which covers U+2028 and U+2029; of ASCII ``<``, ``>`` and ``&``. Raises ValueError for
+    NaN and infinities.
+    """
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def source_hash(text: str) -> str:
+    """Return ``'sha256-...'`` of an inline script or style for its policy."""
+    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
 
 Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """What to call the run, its header, its records."""
@@ -80,7 +129,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         policy=_policy(script, style),
         style=Markup(style),  # ours, and hashed as it stands
         script=Markup(script),
-        data=Markup(embed.script_text(_data(rows, history, changed))),
+        data=Markup(script_text(_data(rows, history, changed))),
         title=_title(rows, len(blocking(changed))),
         name=name,
         started=header.get("started"),
@@ -122,8 +171,8 @@ def _policy(script: str, style: str) -> str:
     return "; ".join(
         [
             "default-src 'none'",
-            f"script-src {embed.source_hash(script)}",
-            f"style-src {embed.source_hash(style)}",
+            f"script-src {source_hash(script)}",
+            f"style-src {source_hash(style)}",
             "img-src data:",  # the empty icon, or browsers ask the server for one
             "base-uri 'none'",
             "form-action 'none'",
@@ -199,7 +248,7 @@ def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str
     ]  # fmt: skip
     return {
         "count": len(rows),
-        "columns": embed.columns(told, FIELDS),
+        "columns": columns(told, FIELDS),
         "matrix": grid(rows),
         "history": history,
         "changes": [change for change in changes if change["row"] is not None],
@@ -216,8 +265,8 @@ def _past(
         "name": visible(name),
         "started": cleaned(header.get("started")),
         "finished": finished(header),
-        "status": embed.column([row and row["status"] for row in there]),
-        "ratio": embed.column([row and cleaned(ratio(row)) for row in there]),
+        "status": column([row and row["status"] for row in there]),
+        "ratio": column([row and cleaned(ratio(row)) for row in there]),
     }
 
 

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from benchmarks.catalogue import write_usual
+from conformance.plan.order import FILE, read_usual
 from conformance.plan.remaining import Remaining, describe_expected
-from conformance.plan.usual import FILE, read_usual
 from conformance.records.durations import durations
 
 pytestmark = pytest.mark.smoke

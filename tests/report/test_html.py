@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from conformance.report import embed
+from conformance.report import html
 from conformance.report.html import MOST_SAMPLES, page
 from tests.report.support import (
     HEADER,
@@ -27,14 +27,14 @@ from tests.report.support import (
 
 def test_columns_keep_every_value_apart():
     values = [1, 1.0, True, "1", None, {"a": 1}, {"a": 1.0}, 1, 1, 1, 1, 1, 1, 1, 1, 1]
-    column = embed.column(values)
+    column = html.column(values)
     assert "rows" in column and json.dumps(cells_of(column)) == json.dumps(values)
-    assert embed.column(["a", "b", "c"]) == {"values": ["a", "b", "c"]}
+    assert html.column(["a", "b", "c"]) == {"values": ["a", "b", "c"]}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_text_in_a_script_ends_nothing_and_comes_back(name):
-    found = embed.script_text([HOSTILE[name]])
+    found = html.script_text([HOSTILE[name]])
     assert not set(found) & set("<>&\u2028\u2029\n\x00") and found.isascii()
     assert json.loads(found) == [HOSTILE[name]]
 

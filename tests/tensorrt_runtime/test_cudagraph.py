@@ -10,7 +10,7 @@ import pytest
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt import engine_session as running
 from conformance.runtimes.tensorrt.build_options import Build, Options
-from conformance.runtimes.tensorrt.cudagraph import captured
+from conformance.runtimes.tensorrt.engine_session import captured
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, saved
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from conformance.align.operators.captured_program import Operator, Program, Values, array, called_with, leaves
 from conformance.align.operators.forced import Parting, limit_of, picked, rough
-from conformance.align.operators.inlined_functions import open_calls
+from conformance.align.operators.inside import open_calls
 from conformance.align.operators.probes import Probe, probes
 from conformance.align.operators.scene import Change, Scene
 from conformance.arrays import Array, Inputs

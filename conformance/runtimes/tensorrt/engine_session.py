@@ -1,8 +1,13 @@
-"""A loaded engine: running it, measuring it, and what it says of itself."""
+"""A loaded engine: running it, measuring it, and what it says of itself; memory for outputs whose shape only a
+running engine knows; and its work on a stream as one launch.
+
+pycuda has no stream capture, so these are calls of the CUDA driver itself (CUDA Driver API, "Graph Management").
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.errors import Unavailable
+from conformance.errors import Unavailable, attempt
 from conformance.runtimes.tensorrt.absence import absence, version_of
-from conformance.runtimes.tensorrt.allocator import make_allocator
 from conformance.runtimes.tensorrt.build import (
     check_cuda,
     load_plugins,
@@ -23,7 +27,6 @@ from conformance.runtimes.tensorrt.build import (
     strongly_typed,
 )
 from conformance.runtimes.tensorrt.build_options import Build
-from conformance.runtimes.tensorrt.cudagraph import captured
 from conformance.runtimes.tensorrt.device import (
     Memory,
     current_device,
@@ -324,3 +327,70 @@ def _numpy_dtype(value: Any) -> str:
     from onnx import helper
 
     return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
+def make_allocator(trt: Any, memory: Memory) -> Any:
+    """An allocator that takes memory for an output from ``memory``, and keeps the shape that the output got.
+
+    TensorRT 10 asks it by another name than 8.6. ``error`` is why there was no memory, if there was none.
+    """
+
+    class Allocator(trt.IOutputAllocator):
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.shape: tuple[int, ...] = ()
+            self.error: Exception | None = None
+
+        def reallocate_output(self, tensor_name: str, memory_: int, size: int, alignment: int) -> int:
+            # CUDA aligns to 256 bytes, TensorRT asks no more
+            address = attempt(lambda: int(memory.at_least(tensor_name, size)))
+            if isinstance(address, Exception):  # TensorRT would only print what is raised here
+                self.error = address
+                return 0
+            return address
+
+        def reallocate_output_async(
+            self, tensor_name: str, memory_: int, size: int, alignment: int, stream: int
+        ) -> int:
+            return self.reallocate_output(tensor_name, memory_, size, alignment)
+
+        def notify_shape(self, tensor_name: str, shape: Sequence[int]) -> None:
+            self.shape = tuple(shape)
+
+    return Allocator()
+
+
+THREAD_LOCAL = 1
+"""CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do meanwhile does not matter."""
+
+
+@contextlib.contextmanager
+def captured(stream: int, enqueue: Callable[[], None], driver: Any = None) -> Iterator[Callable[[], None]]:
+    """Captures what ``enqueue`` puts on the stream, and gives a function that launches it there.
+
+    ``stream`` is the handle of a CUDA stream, ``driver`` the CUDA driver library. Raises RuntimeError where something
+    on the stream cannot be captured, such as an output whose shape depends on values.
+    """
+    cuda = ctypes.CDLL("libcuda.so.1") if driver is None else driver
+    handle, graph, launchable = ctypes.c_void_p(stream), ctypes.c_void_p(), ctypes.c_void_p()
+    _check(cuda.cuStreamBeginCapture_v2(handle, THREAD_LOCAL), "the stream cannot be captured")
+    try:
+        enqueue()
+    finally:  # a stream that is left capturing can be used for nothing else
+        ended = cuda.cuStreamEndCapture(handle, ctypes.byref(graph))
+    _check(ended, "what the engine does cannot be captured as a CUDA graph")
+    try:
+        _check(
+            cuda.cuGraphInstantiateWithFlags(ctypes.byref(launchable), graph, ctypes.c_ulonglong(0)), "no CUDA graph"
+        )
+        try:
+            yield lambda: _check(cuda.cuGraphLaunch(launchable, handle), "the CUDA graph does not run")
+        finally:
+            cuda.cuGraphExecDestroy(launchable)
+    finally:
+        cuda.cuGraphDestroy(graph)
+
+
+def _check(result: int, text: str) -> None:
+    if result:
+        raise RuntimeError(f"{text}: CUDA error {result}")
