@@ -18,7 +18,7 @@ from conformance.bundle.bundle_files import CELLS
 from conformance.bundle.bundle_layout import BundleWriter, write_model, write_set
 from conformance.bundle.entry import Entry
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.model_script import issue, script, shows
+from conformance.checks.reduce.model_script import issue, leave_script, script
 from conformance.checks.reduce.model_search import fewest, simplified
 from conformance.checks.reduce.model_trial import ONE, Failure, Trials, kind_of, limit_of, outcome_of
 from conformance.compare.excuses import largest_of
@@ -28,7 +28,7 @@ from conformance.errors import Details, Stopped, display_path
 from conformance.onnxgraph.cut import Cut, Cutter
 from conformance.onnxgraph.expose import expose
 from conformance.onnxgraph.reads import operator_of
-from conformance.records.environment import environment, versions
+from conformance.records.environment import environment
 from conformance.runtimes import opener, registry
 from conformance.runtimes.tensorrt.build_options import Build, covering
 from conformance.verdict.comparer import WrongAnswer
@@ -198,17 +198,11 @@ def _scripted(
     text = None if failure.libraries else script(cut, failure, expected)
     if text is None:
         return {"why_not": "libraries" if failure.libraries else "length"}
-    file = folder / "repro.py"
-    file.write_text(text, encoding="utf-8")
-    lives, said = shows(file)
-    if not lives:
-        file.unlink()
-        return {"why_not": said[-400:] or "it said nothing"}
-    packages = {name: versions().get(name) for name in ("onnxruntime", "onnx", "numpy")}
-    about = environment([])
-    packages |= {"Python": about["python"], "platform": about["platform"]}
-    (folder / "issue.md").write_text(issue(text, said, failure, told, packages), encoding="utf-8")
-    return {"repro": display_path(file), "issue": display_path(folder / "issue.md")}
+    packages = ("onnxruntime", "onnx", "numpy")
+    kept, said = leave_script(
+        folder, text, packages, lambda said, versions: issue(text, said, failure, told, versions)
+    )
+    return kept or {"why_not": said[-400:] or "it said nothing"}
 
 
 MOST_BYTES = 2**30

@@ -28,16 +28,15 @@ from conformance.checks.functions.function_search import fewest, simplified
 from conformance.checks.functions.function_trial import RAISES, REFUSED, STOPS, Trials, defining, gist
 from conformance.checks.functions.lines import Exporting, Names
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.model_script import shows
+from conformance.checks.reduce.model_script import leave_script
 from conformance.checks.reduce.model_trial import difference
 from conformance.checks.refused import arguments_of, refused_by_checker
 from conformance.compare.judges import Judge, defaults_for
 from conformance.compare.tolerance import Tolerance
 from conformance.depends.dependency_files import imported
-from conformance.errors import Stopped, attempt, display_path, or_else, summarize
+from conformance.errors import Stopped, attempt, or_else, summarize
 from conformance.explain.search import OutOfTime
 from conformance.plan.expected import fails_as_declared
-from conformance.records.environment import environment, versions
 from conformance.records.explanation import unexplained
 from conformance.records.record import cause_of_export
 from conformance.runtimes import opener
@@ -285,17 +284,14 @@ def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[s
     _copy(run, [*shown.how.code(shown.function.own), *defining(shown.function, shown.how)], folder)
     if arrays:
         np.savez(folder / VALUES, allow_pickle=False, **arrays)
-    file = folder / "repro.py"
-    file.write_text(text, encoding="utf-8")
-    lives, said = shows(file, SCRIPT)
-    if not lives:
+    packages = ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")
+    kept, said = leave_script(
+        folder, text, packages, lambda said, versions: issue(text, said, shown, versions, cause), SCRIPT
+    )
+    if not kept:
         shutil.rmtree(folder, ignore_errors=True)
         return {**told, "why_not": (said.splitlines() or ["it said nothing"])[-1][:300]}
-    about = environment([])
-    packages = {name: versions().get(name) for name in ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")}
-    packages |= {"Python": about["python"], "platform": about["platform"]}
-    (folder / "issue.md").write_text(issue(text, said, shown, packages, cause), encoding="utf-8")
-    return {**told, "repro": display_path(file), "issue": display_path(folder / "issue.md")}
+    return {**told, **kept}
 
 
 def _defines(run: CellRun) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -51,6 +51,15 @@ def simpler(array: Array) -> Iterator[Array]:
             yield np.where(odd, array, np.zeros_like(array))
     else:
         yield np.full_like(array, array.reshape(-1)[0])
+
+
+def smaller(arrays: Mapping[str, Array], size: int) -> Iterator[tuple[int, dict[str, Array]]]:
+    """Yield smaller sizes in place of one, each with the arrays cut to it on all axes of that size."""
+    for count in dict.fromkeys((1, 2, size // 2)):
+        if 0 < count < size:
+            cut = {name: array[tuple(slice(count if axis == size else None) for axis in array.shape)]
+                   for name, array in arrays.items()}  # fmt: skip
+            yield count, cut
 
 
 def _inside(array: Array, between: Between | None, sizes: Sizes) -> bool:

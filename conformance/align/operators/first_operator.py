@@ -373,15 +373,19 @@ def completed(raw: ModelProto, final: ModelProto) -> ModelProto:
 
 def exhibited(exporter: str, export: Callable[[], ModelProto]) -> Exhibit:
     """Return what an export shows while it is watched. Raises Unable where it cannot be watched."""
-    if exporter == "dynamo":
-        with dynamo.watching() as seen:
-            model = export()
-        return dynamo.exhibit(seen, model)
-    if exporter == "torchscript":
-        with torchscript.watching() as traced:
-            model = export()
-        return torchscript.exhibit(traced, model)
-    raise Unable("exporter")
+    watcher = watcher_of(exporter)
+    with watcher.watching() as seen:
+        model = export()
+    found: Exhibit = watcher.exhibit(seen, model)
+    return found
+
+
+def watcher_of(exporter: str) -> Any:
+    """Return the module that watches an exporter. Raises Unable where there is none."""
+    watchers = {"dynamo": dynamo, "torchscript": torchscript}
+    if exporter not in watchers:
+        raise Unable("exporter")
+    return watchers[exporter]
 
 
 def _line(text: str | None) -> str:

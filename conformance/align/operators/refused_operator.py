@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from conformance.align.operators import dynamo, torchscript
+from conformance.align.operators import dynamo
 from conformance.align.operators.captured_program import Begun, Exhibit, Operator, Program, Unable, array, leaves
-from conformance.align.operators.first_operator import completed, exhibited, of_operator, with_outputs
+from conformance.align.operators.first_operator import completed, exhibited, of_operator, watcher_of, with_outputs
 from conformance.align.operators.forced import Parting, steps
 from conformance.align.operators.instruments import below_forward, frames_of, told
 from conformance.align.operators.operator_walk import At, Walk
@@ -222,29 +222,27 @@ def _of_another_form(
 def stopped_export(exporter: str, export: Callable[[], object], begun: Begun | None = None) -> Stopped:
     """Return how an export stops; ``begun`` gets each call before it is translated. Raises Unable where the export
     does not stop."""
-    exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
-    if exporter not in exporters:
-        raise Unable("exporter")
-    with exporters[exporter].watching(begun) as seen:
+    watcher = watcher_of(exporter)
+    with watcher.watching(begun) as seen:
         raised = attempt(export)
     if not isinstance(raised, Exception):
         raise Unable("vanished")
     try:
-        program = exporters[exporter].program_of(seen)
+        program = watcher.program_of(seen)
     except Unable:
         program = None
-    return Stopped(raised, program, exporters[exporter].stopped_at(seen), seen.raw is not None)
+    return Stopped(raised, program, watcher.stopped_at(seen), seen.raw is not None)
 
 
 def next_stop(exporter: str, export: Callable[[], object], stopped: Stopped) -> dict[str, Any]:
     """Return the other operator at which an export stops too, once the first is passed over wherever it is called, as
     ``second`` of what is told of that; nothing where there is none."""
-    exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
     if stopped.operator is None:
         return {}
-    with exporters[exporter].watching(passing=stopped.operator.operator) as seen:
+    watcher = watcher_of(exporter)
+    with watcher.watching(passing=stopped.operator.operator) as seen:
         attempt(export)
-    other = exporters[exporter].stopped_at(seen)
+    other = watcher.stopped_at(seen)
     if other is None or other.operator == stopped.operator.operator:
         return {}
     return {"second": of_operator(other, stopped.program) | {"stage": "translation", "how": "raises"}}

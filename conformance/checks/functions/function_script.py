@@ -6,14 +6,14 @@ lives and with 0 once it is gone; any other end shows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.arrays import Array
 from conformance.checks.functions.extracted_function import Function
 from conformance.checks.functions.function_trial import RAISES, REFUSED, STOPS, imports
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
-from conformance.checks.reduce.model_script import LIVES, MOST_LINES, block, ending, literal, to_reproduce
+from conformance.checks.reduce.model_script import LIVES, MOST_LINES, Versions, ending, issue_text, literal
 from conformance.records.sanitize import one_line
 
 VALUES = "values.npz"
@@ -85,12 +85,6 @@ def _raising(lines: Iterable[str], error: str) -> list[str]:
     ]  # fmt: skip
 
 
-def issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None], cause: Sequence[str] = ()) -> str:
-    """The text for the tracker of the exporter, or for whoever wrote the symbolic or translation that is wrong.
-    ``said`` is what the script printed, ``versions`` are those of the packages, ``cause`` is what is known of why."""
-    return "\n".join(_issue(text, said, shown, versions, cause)) + "\n"
-
-
 _EXPORTERS = {"dynamo": "torch.onnx.export(dynamo=True)", "torchscript": "torch.onnx.export(dynamo=False)"}
 _WRONG = {
     STOPS: "exports a model that does not run", RAISES: "raises an error",
@@ -101,49 +95,39 @@ _WRONG = {
 }  # fmt: skip
 
 
-def _issue(
-    text: str, said: str, shown: Shown, versions: Mapping[str, str | None], cause: Sequence[str]
-) -> Iterator[str]:
+_EXPECTED = {
+    RAISES: "Expected is a model, since PyTorch runs the module; actual is the error.",
+    REFUSED: "Expected is a model that onnx.checker accepts; actual is its error.",
+}
+
+
+def issue(text: str, said: str, shown: Shown, versions: Versions, cause: Sequence[str] = ()) -> str:
+    """The text for the tracker of the exporter, or for whoever wrote the symbolic or translation that is wrong.
+    ``said`` is what the script printed, ``versions`` are those of the packages, ``cause`` is what is known of why."""
     function, how = shown.function, shown.how
     code = ", ".join(f"`{name}`" for name in how.code(function.own))
     who = f"{_EXPORTERS[how.exporter]} with {code}" if code else _EXPORTERS[how.exporter]
-    yield f"# {who} {_WRONG.get(shown.kind, 'gives wrong values')} for {one_line(', '.join(shown.calls), 120)}"
-    yield ""
-    yield from to_reproduce(text)
-    if function.own:
-        yield f"It imports the file of {code} from beside it."
-    yield ""
-    yield "## Expected and actual"
-    yield ""
-    if shown.kind == RAISES:
-        yield "Expected is a model, since PyTorch runs the module; actual is the error."
-    elif shown.kind == REFUSED:
-        yield "Expected is a model that onnx.checker accepts; actual is its error."
-    else:
-        yield "Expected is what PyTorch computes, actual what ONNX Runtime computes of the exported model."
-    yield ""
-    yield from block(said[:4000], "text")
-    yield ""
-    if cause:
-        yield from ("## Cause", "", *(f"- {one_line(line, 400)}" for line in cause), "")
-    yield "## What was ruled out"
-    yield ""
+    title = f"{who} {_WRONG.get(shown.kind, 'gives wrong values')} for {one_line(', '.join(shown.calls), 120)}"
+    usual = "Expected is what PyTorch computes, actual what ONNX Runtime computes of the exported model."
+    beside = [f"It imports the file of {code} from beside it."] if function.own else []
+    expected = [_EXPECTED.get(shown.kind, usual)]
+    return issue_text(title, text, said, _ruled_out(shown), versions, beside=beside, expected=expected, cause=cause)
+
+
+def _ruled_out(shown: Shown) -> Iterator[str]:
+    function, runs = shown.function, shown.kind not in (RAISES, REFUSED)
     calls = "this one call" if len(shown.calls) == 1 else f"these {len(shown.calls)} calls"
-    yield f"- Other operators: the function has {calls}, of {shown.of} in the module that it was found in."
-    if shown.kind not in (RAISES, REFUSED):
-        yield "- ONNX Runtime's optimizer: it is switched off."
+    yield f"Other operators: the function has {calls}, of {shown.of} in the module that it was found in."
+    if runs:
+        yield "ONNX Runtime's optimizer: it is switched off."
     if shown.evaluator:
-        yield "- ONNX Runtime's kernels: ONNX's reference evaluator computes the same of the exported model."
+        yield "ONNX Runtime's kernels: ONNX's reference evaluator computes the same of the exported model."
     if shown.kind == "values":
-        yield f"- Rounding: the outputs are off by more than {shown.limit:.1g} of their largest value."
+        yield f"Rounding: the outputs are off by more than {shown.limit:.1g} of their largest value."
     if function.traced:
-        yield "- Sizes are not: it is exported at other sizes than those that it is run at, which are open."
+        yield "Sizes are not: it is exported at other sizes than those that it is run at, which are open."
     if not function.dynamic:
-        run = "" if shown.kind in (RAISES, REFUSED) else ", and it is run at those that it was exported with"
-        yield f"- Dynamic sizes: all sizes are fixed{run}."
-    if not function.own and how.own:
-        yield "- Symbolics and translations of the user's own: none is registered."
-    yield ""
-    yield "## Versions"
-    yield ""
-    yield from (f"- {name} {one_line(version)}" for name, version in versions.items() if version)
+        run = ", and it is run at those that it was exported with" if runs else ""
+        yield f"Dynamic sizes: all sizes are fixed{run}."
+    if not function.own and shown.how.own:
+        yield "Symbolics and translations of the user's own: none is registered."

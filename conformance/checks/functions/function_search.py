@@ -12,7 +12,7 @@ from conformance.arrays import equal
 from conformance.checks.functions.extracted_function import Function, Place, Unwritten, rewritten
 from conformance.checks.functions.function_trial import STOPS, Trials
 from conformance.checks.functions.lines import without
-from conformance.draw.simplest import simpler
+from conformance.draw.simplest import simpler, smaller
 from conformance.explain.search import OutOfTime
 
 MOST_SIZES = 6
@@ -104,14 +104,10 @@ def simplified(function: Function, trials: Trials) -> tuple[Function, bool]:
 def _with_size(function: Function, size: int) -> Iterator[Function]:
     """The function with smaller ones in place of a size, in all axes of that size; then also among the numbers that
     calls are given."""
-    for smaller in [count for count in dict.fromkeys((1, 2, size // 2)) if 0 < count < size]:
-        sliced = {
-            name: array[tuple(slice(smaller if axis == size else None) for axis in array.shape)]
-            for name, array in {**function.inputs, **function.constants}.items()
-        }
+    for count, sliced in smaller({**function.inputs, **function.constants}, size):
         fewer = function.with_arrays(sliced)
         yield fewer
-        told = rewritten(fewer, partial(_instead, size, smaller))
+        told = rewritten(fewer, partial(_instead, size, count))
         if told.steps != fewer.steps:
             yield told
 

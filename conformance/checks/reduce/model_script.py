@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,9 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.checks.reduce.model_trial import Failure
 from conformance.compare.excuses import largest_of
+from conformance.errors import display_path
 from conformance.onnxgraph.cut import Cut
+from conformance.records.environment import environment, versions
 from conformance.records.sanitize import one_line, visible
 from conformance.runtimes import registry
 from conformance.runtimes.flattening import old
@@ -35,6 +37,9 @@ SECONDS = 60.0
 _SHORT = 4
 """Values of an array that are written out whatever they are."""
 LIVES = "the defect lives"
+
+Versions = Mapping[str, str | None]
+"""Of packages, of Python, and the platform."""
 
 
 def script(cut: Cut, failure: Failure, expected: Sequence[Array]) -> str | None:
@@ -218,53 +223,63 @@ def shows(file: Path, seconds: float = SECONDS) -> tuple[bool, str]:
     return done.returncode == 1 and LIVES in done.stdout, done.stdout.strip() or done.stderr.strip()[-400:]
 
 
-def issue(text: str, said: str, failure: Failure, told: Mapping[str, Any], versions: Mapping[str, str | None]) -> str:
+def leave_script(
+    folder: Path, text: str, packages: Sequence[str], issue: Callable[[str, Versions], str], seconds: float = SECONDS
+) -> tuple[dict[str, str], str]:
+    """Write a script, run it, and keep it where it shows the defect, with what ``issue`` makes of what it said and of
+    the versions of ``packages``. Return where both are, nothing where they are not, and what the script said."""
+    file = folder / "repro.py"
+    file.write_text(text, encoding="utf-8")
+    lives, said = shows(file, seconds)
+    if not lives:
+        file.unlink()
+        return {}, said
+    about = environment([])
+    told = {name: versions().get(name) for name in packages}
+    told |= {"Python": about["python"], "platform": about["platform"]}
+    (folder / "issue.md").write_text(issue(said, told), encoding="utf-8")
+    return {"repro": display_path(file), "issue": display_path(folder / "issue.md")}, said
+
+
+def issue(text: str, said: str, failure: Failure, told: Mapping[str, Any], versions: Versions) -> str:
     """The text for the tracker of ONNX Runtime. ``said`` is what the script printed, ``told`` what the record knows
     of the small model, ``versions`` are those of the packages."""
-    return "\n".join(_issue(text, said, failure, told, versions)) + "\n"
-
-
-def _issue(
-    text: str, said: str, failure: Failure, told: Mapping[str, Any], versions: Mapping[str, str | None]
-) -> Iterator[str]:
-    operators = ", ".join(told["operators"])
     wrong = "stops at" if failure.kind.startswith("stops") else "gives wrong outputs for"
     passes = " and ".join(failure.passes)
     by = f"graph optimizer ({passes}) " if passes else "graph optimizer " if _of_optimizer(failure) else ""
-    yield f"# [CPU] {by}{wrong} {one_line(operators, 120)}"
-    yield ""
-    yield from to_reproduce(text)
-    yield ""
-    yield "## Expected and actual"
-    yield ""
-    yield from block(said[:4000], "text")
-    yield ""
-    yield "## What was ruled out"
-    yield ""
-    if _of_optimizer(failure):
-        yield "- The kernels: with `ORT_DISABLE_ALL` the same model is right on the same inputs."
-    else:
-        yield f"- The model: {registry.named(failure.right).title} computes the expected outputs from it."
+    ruled_out = [
+        "The kernels: with `ORT_DISABLE_ALL` the same model is right on the same inputs."
+        if _of_optimizer(failure)
+        else f"The model: {registry.named(failure.right).title} computes the expected outputs from it."
+    ]
     if passes:
-        yield f"- Other passes: with `disabled_optimizers={list(failure.passes)}` alone the outputs are right."
-    yield f"- Rounding: the outputs are off by more than {failure.limit:.1g} of their largest value."
-    yield ""
-    yield "## Versions"
-    yield ""
-    yield from (f"- {name} {one_line(version)}" for name, version in versions.items() if version)
+        ruled_out.append(
+            f"Other passes: with `disabled_optimizers={list(failure.passes)}` alone the outputs are right."
+        )
+    ruled_out.append(f"Rounding: the outputs are off by more than {failure.limit:.1g} of their largest value.")
+    title = f"[CPU] {by}{wrong} {one_line(', '.join(told['operators']), 120)}"
+    return issue_text(title, text, said, ruled_out, versions)
 
 
 def _of_optimizer(failure: Failure) -> bool:
     return failure.right == "onnxruntime-unoptimized"
 
 
-def to_reproduce(text: str) -> Iterator[str]:
-    """The section of an issue that shows the script, and says how it ends."""
-    yield "## To reproduce"
-    yield ""
-    yield from block(text, "python")
-    yield ""
-    yield "The script ends with 1 while the defect lives, and with 0 once it is gone."
+def issue_text(
+    title: str, text: str, said: str, ruled_out: Iterable[str], versions: Versions, *, beside: Iterable[str] = (),
+    expected: Iterable[str] = (), cause: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """An issue for a tracker: the script, with what lies ``beside`` it, what it said beside what is ``expected``, and
+    what is known of the ``cause``."""
+    lines = [
+        f"# {title}", "", "## To reproduce", "", *block(text, "python"), "",
+        "The script ends with 1 while the defect lives, and with 0 once it is gone.", *beside, "",
+        "## Expected and actual", "", *(part for one in expected for part in (one, "")), *block(said[:4000], "text"),
+        "", *(["## Cause", "", *(f"- {one_line(line, 400)}" for line in cause), ""] if cause else []),
+        "## What was ruled out", "", *(f"- {line}" for line in ruled_out), "", "## Versions", "",
+        *(f"- {name} {one_line(version)}" for name, version in versions.items() if version),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def block(text: str, language: str) -> Iterator[str]:

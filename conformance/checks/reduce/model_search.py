@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.arrays import Array, equal
 from conformance.checks.reduce.model_trial import Trials
-from conformance.draw.simplest import simpler
+from conformance.draw.simplest import simpler, smaller
 from conformance.explain.search import OutOfTime, least, part
 from conformance.onnxgraph.cut import Cut, Cutter, declare
 from conformance.onnxgraph.reads import inside, needs
@@ -128,14 +128,9 @@ def _shapes(cut: Cut, trials: Trials) -> Cut:
 def _with_size(cut: Cut, size: int) -> Iterator[Cut]:
     """The model with smaller ones in place of a size; first also where it stands among integers, as in the target of
     a Reshape."""
-    given = {**cut.constants, **cut.feeds}
-    for smaller in [count for count in dict.fromkeys((1, 2, size // 2)) if 0 < count < size]:
-        sliced = {
-            name: value[tuple(slice(smaller if axis == size else None) for axis in value.shape)]
-            for name, value in given.items()
-        }
+    for count, sliced in smaller({**cut.constants, **cut.feeds}, size):
         told = {
-            name: np.where(value == size, smaller, value).astype(value.dtype) if value.dtype == np.int64 else value
+            name: np.where(value == size, count, value).astype(value.dtype) if value.dtype == np.int64 else value
             for name, value in sliced.items()
         }
         if any(not np.array_equal(told[name], sliced[name]) for name in told if told[name].dtype == np.int64):
