@@ -9,11 +9,10 @@ import torch
 
 from conformance.case.case_file import load
 from conformance.draft.case_text import as_text
-from conformance.draft.drafting import Draft, Request, configuration, draft_module
+from conformance.draft.drafting import Draft, Part, Request, configuration, draft_module, parts
 from conformance.draft.guessed_inputs import guesses_in
 from conformance.draft.observed_modules import Script, observe
 from conformance.draft.recorded_inputs import call_of, types_of
-from conformance.draft.submodule_cases import Part, parts
 from conformance.draw.value_regimes import make
 from conformance.errors import Stopped, UserError
 from tests.kit.runs import run_command

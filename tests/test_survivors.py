@@ -49,9 +49,8 @@ from conformance.records.settle import Expectation, settle
 from conformance.repairs.trials import Trials
 from conformance.runtimes.onnxruntime import open_literal
 from conformance.verdict.blame import outcome_of
-from conformance.verdict.comparer import WrongAnswer
+from conformance.verdict.comparer import WrongAnswer, count
 from conformance.verdict.example import given
-from conformance.verdict.example_loop import count
 from conformance.verdict.node_walk import Place, Walked, decided
 from conformance.verdict.other_runtime import Asked, ask
 from tests.kit.cases import case_of, load_case, problems_of, say, write_case

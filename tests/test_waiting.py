@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conformance.plugin.waiting import Waiting
+from conformance.plugin.saying import Waiting
 from tests.kit.cases import say, write_case
 from tests.kit.runs import ROOT, clean_environment, run_suite
 from tests.kit.unrun import UNRUN
@@ -34,11 +34,11 @@ SLOW = """
             return torch.abs(x)
 """
 SOON = """
-from conformance.plugin import pooled, saying, waiting
-usual = waiting.SLOW_SECONDS, waiting.IN_LOG
+from conformance.plugin import pooled, saying, saying
+usual = saying.SLOW_SECONDS, saying.IN_LOG
 def put(slow, in_log):
-    pooled.SLOW_SECONDS = saying.SLOW_SECONDS = waiting.SLOW_SECONDS = slow
-    waiting.IN_LOG = in_log
+    pooled.SLOW_SECONDS = saying.SLOW_SECONDS = saying.SLOW_SECONDS = slow
+    saying.IN_LOG = in_log
 def pytest_configure():
     put(1 / 3, 1 / 3)
 def pytest_unconfigure():

@@ -39,9 +39,8 @@ from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
 from conformance.runtimes.tensorrt.build_options import Build
 from conformance.verdict import blame, saturation
 from conformance.verdict.blame import Inquiry, Suspect
-from conformance.verdict.comparer import Comparer
+from conformance.verdict.comparer import Comparer, Explainer, check_not_vacuous, tried
 from conformance.verdict.example import Draw, Example
-from conformance.verdict.example_loop import Explainer, check_not_vacuous, tried
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress_note import Progress
 

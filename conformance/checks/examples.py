@@ -24,9 +24,8 @@ from conformance.records.details import left_open
 from conformance.records.explanation import Shows, blame, note, reconsider, unexplained
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
-from conformance.verdict.comparer import WrongAnswer
+from conformance.verdict.comparer import WrongAnswer, check_not_vacuous, count, tried, worst_dict
 from conformance.verdict.example import Example
-from conformance.verdict.example_loop import check_not_vacuous, count, tried, worst_dict
 
 
 class Examples:

@@ -15,8 +15,8 @@ from conformance.errors import Stopped
 from conformance.plan.expected import fails_as_declared
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
+from conformance.verdict.comparer import Ask, Explainer
 from conformance.verdict.example import Example
-from conformance.verdict.example_loop import Ask, Explainer
 
 SHRINK_SECONDS = 20.0
 """How long to look for a smaller example; then the smallest so far is shown, which for a slow model may be large."""

@@ -27,8 +27,8 @@ from conformance.plan.expected import fails_as_declared, fault_as_declared
 from conformance.plan.settings import Settings
 from conformance.records.explanation import Explanation, Failure, explain
 from conformance.records.record import Record, Witness
+from conformance.verdict.comparer import Ask
 from conformance.verdict.example import Example
-from conformance.verdict.example_loop import Ask
 
 CERTAIN = 20.0
 """Seconds within which no time limit of a question ends, so that none has cut the answer short; see

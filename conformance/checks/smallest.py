@@ -25,8 +25,7 @@ from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.errors import Details, Stopped, display_path
-from conformance.onnxgraph.cut import Cut, Cutter
-from conformance.onnxgraph.expose import expose
+from conformance.onnxgraph.cut import Cut, Cutter, expose
 from conformance.onnxgraph.reads import operator_of
 from conformance.records.environment import environment
 from conformance.runtimes import opener, registry

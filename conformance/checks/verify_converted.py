@@ -34,9 +34,8 @@ from conformance.export.model_store import Stored
 from conformance.records.record_types import Fidelity
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
-from conformance.verdict.comparer import WrongAnswer
+from conformance.verdict.comparer import WrongAnswer, worst_dict
 from conformance.verdict.example import Answers, Effort, Example
-from conformance.verdict.example_loop import worst_dict
 from conformance.verdict.loss import LITERAL
 
 NUDGES = 4

@@ -17,8 +17,8 @@ from conformance.records.record import Witness
 from conformance.runtimes import registry
 from conformance.verdict import blame, loss, saturation
 from conformance.verdict.blame import Inquiry, Suspect
+from conformance.verdict.comparer import Ask
 from conformance.verdict.example import Example
-from conformance.verdict.example_loop import Ask
 from conformance.verdict.guilty_pass import Broken, guilty, right_without_reuse
 from conformance.verdict.other_runtime import ask
 

@@ -15,8 +15,7 @@ from conformance.errors import UserError, display_path
 from conformance.records.sanitize import command_line, one_line, tell
 
 if TYPE_CHECKING:
-    from conformance.draft.drafting import Draft, Request
-    from conformance.draft.submodule_cases import Part
+    from conformance.draft.drafting import Draft, Part, Request
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
@@ -135,8 +134,7 @@ def _plain(name: str, text: str) -> Any:
 
 
 def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
-    from conformance.draft.drafting import draft_module
-    from conformance.draft.submodule_cases import parts
+    from conformance.draft.drafting import draft_module, parts
     from conformance.worker.warm import new_worker
 
     case.parent.mkdir(parents=True, exist_ok=True)

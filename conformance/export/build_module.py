@@ -1,11 +1,17 @@
-"""Build the module of a case: by its class or expression, with its weights, its submodule, and as it is prepared."""
+"""Build the module of a case: by its class or expression, with its weights, its submodule, and as it is prepared.
+
+A module whose forward takes lists, tuples, mappings, objects or constants, changes its inputs, or returns more than
+a graph can, becomes one that takes tensors alone, leaves them as they are, and returns tensors.
+"""
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,7 +24,6 @@ from conformance.errors import Stopped, noting
 from conformance.export.awake import PASSES, awaken, load_weights, settle
 from conformance.export.expression import expression_module
 from conformance.export.passed_inputs import Passing
-from conformance.export.structured import take_tensors
 
 
 def build(case: Case, folder: Folder) -> Any:
@@ -89,3 +94,138 @@ def _refuse(case: Case, folder: Folder, error: Exception) -> None:
         what = case.says.module or "forward"
         text = f"{what} cannot be built: {describe(error, folder.path)}"
         raise Stopped("declare", type(error).__name__, text, "case") from error
+
+
+def take_tensors(module: Any, case: Case, folder: Folder) -> None:
+    """Has the module's ``forward`` take the tensors of the case, one by one, and put its arguments together itself.
+
+    The module stays what it is, with its parameters and submodules by their names: only its class is another, derived
+    from its own. Its ``forward`` is written out as source, for exporters that read it. Stopped at ``declare`` for a
+    scripted module, and for arguments that forward does not have.
+    """
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        text = "lists, mappings and constants as inputs, clones and returns need a forward that is not scripted"
+        raise Stopped("declare", "Scripted", text, "case")
+    own, writer = type(module), _Writer(case, folder)
+    arguments = _bound(module, [_argument(entry, writer) for entry in case.says.call or ()])
+    names = ["self", *(name.replace(".", "_") for name in case.says.inputs)]
+    call = f"_own.forward(self, {', '.join(arguments)})"
+    paths = case.says.returns
+    source = f"def forward({', '.join(names)}):\n    return {f'_returned({call})' if paths else call}\n"
+    file = f"<forward of {case.name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope = {"_own": own, "_returned": partial(_returned, paths), **writer.values}
+    exec(compile(source, file, "exec"), scope)
+    module.__class__ = type(own.__name__, (own,), {"forward": scope["forward"], "__module__": own.__module__})
+
+
+def _returned(paths: Sequence[str], result: Any) -> tuple[Any, ...]:
+    """Return the values at the paths in the result of a forward. Raises LookupError where there is nothing."""
+    return tuple(_at(result, path, path.split(".")) for path in paths)
+
+
+def _at(value: Any, path: str, words: Sequence[str]) -> Any:
+    for word in words:
+        number = int(word) if word.isdecimal() else None
+        if isinstance(value, Mapping):
+            found = word if word in value else number
+            value = value[found] if found in value else _nothing(value, path, word)
+        elif number is not None:
+            listed = isinstance(value, Sequence) and number < len(value)
+            value = value[number] if listed else _nothing(value, path, word)
+        else:
+            value = getattr(value, word) if hasattr(value, word) else _nothing(value, path, word)
+    return value
+
+
+def _nothing(value: Any, path: str, word: str) -> NoReturn:
+    raise LookupError(f"returns: {path}: there is no {word} in a {type(value).__name__}{_known(value)}")
+
+
+def _known(value: Any) -> str:
+    """Return the names that could have been meant."""
+    if isinstance(value, Mapping):
+        return f", which has {', '.join(map(str, value))}"
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return f" of {len(value)}"
+    own = [name for name in getattr(value, "__dict__", ()) if not name.startswith("_")]
+    fields = getattr(value, "_fields", own)
+    return f", which has {', '.join(fields)}" if fields else ""
+
+
+class _Writer:
+    """Writes nodes as Python; values that have no literal are under names of their own."""
+
+    def __init__(self, case: Case, folder: Folder) -> None:
+        self._folder = folder
+        clones = case.says.clones
+        self._cloned = clones if isinstance(clones, list) else list(case.says.inputs) if clones else []
+        self.values: dict[str, Any] = {}
+
+    def __call__(self, node: Mapping[str, Any]) -> str:
+        if "tensor" in node:
+            name = str(node["tensor"]).replace(".", "_")
+            return f"{name}.clone()" if node["tensor"] in self._cloned else name
+        if "constant" in node:
+            return self._named(value_of(node["constant"], self._folder))
+        if "list" in node:
+            return f"[{', '.join(map(self, node['list']))}]"
+        if "tuple" in node:
+            return f"({''.join(f'{self(inner)}, ' for inner in node['tuple'])})"
+        inside = node["dict"] if "dict" in node else node["with"]
+        mapping = "{" + ", ".join(f"{key!r}: {self(inner)}" for key, inner in inside.items()) + "}"
+        return mapping if "dict" in node else f"{self._named(self._folder.resolve(node['new']))}(**{mapping})"
+
+    def _named(self, value: Any) -> str:
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        name = f"_value_{len(self.values)}"
+        self.values[name] = value
+        return name
+
+
+class _Argument:
+    """An argument of forward, written out."""
+
+    def __init__(self, name: str, word: str | None, text: str, *, alone: bool) -> None:
+        self.name, self.word, self.text, self.alone = name, word, text, alone
+
+
+def _argument(entry: Mapping[str, Any], writer: _Writer) -> _Argument:
+    return _Argument(entry["name"], entry.get("as"), writer(entry["is"]), alone="tensor" in entry["is"])
+
+
+def _bound(module: Any, arguments: Sequence[_Argument]) -> list[str]:
+    """The arguments as they stand in the call: by keyword where ``as`` says so, or where a list, a mapping or a
+    constant is called as a parameter is; the others in their order. Stopped where forward takes fewer."""
+    parameters: Mapping[str, inspect.Parameter]
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):  # something compiled, which shows no signature
+        parameters = {}
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    in_order = [name for name, parameter in parameters.items() if parameter.kind in kinds]
+    words: dict[int, str] = {}
+    for number, argument in enumerate(arguments):
+        if argument.word is not None:
+            words[number] = argument.word
+        elif not argument.alone and argument.name in parameters:
+            words[number] = argument.name
+    free = [name for name in in_order if name not in words.values()]
+    takes_more = not parameters or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values())
+    first, later = [], []
+    for number, argument in enumerate(arguments):
+        if number in words:
+            later.append(f"{words[number]}={argument.text}")
+        elif free and words and not takes_more:
+            later.append(f"{free.pop(0)}={argument.text}")
+        elif free or takes_more:
+            first.append(argument.text)
+            free = free[1:]
+        else:
+            known = ", ".join(in_order) or "none"
+            text = f"forward takes no more arguments than {known}; {argument.name} is too many"
+            raise Stopped("declare", "TypeError", text, "case")
+    return [*first, *later]

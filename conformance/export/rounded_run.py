@@ -11,8 +11,7 @@ from typing import Any
 
 from conformance.errors import attempt
 from conformance.export.dispatch import operator_mode
-from conformance.export.long_sums import OF_SUMS, SUMS, one_by_one
-from conformance.export.rounding import Rounding, Units
+from conformance.export.rounding import OF_SUMS, SUMS, Rounding, Units, one_by_one
 
 TRANSFORMS = ("aten._fft_r2c", "aten._fft_c2r", "aten._fft_c2c")
 """Fourier transforms, whose results are sums of all of a row, each times a number of size one."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from conformance.case.time_budget import Budget
 from conformance.latency.measure_latency import Side, interleave
-from conformance.latency.samples import Samples
-from conformance.latency.statistics import CONFIDENCE, Interval, TimeVerdict, certain, time_verdict, verdict
+from conformance.latency.statistics import CONFIDENCE, Interval, Samples, TimeVerdict, certain, time_verdict, verdict
 
 Open = Callable[[], AbstractContextManager[tuple[Side, Side | None]]]
 """Opens anew, each time, the side that has the budget and the side it is compared with; the second is None where the

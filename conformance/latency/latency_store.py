@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from pytest_benchmark.stats import Metadata, Stats
 
-from conformance.latency.samples import Durations, Samples
-from conformance.latency.statistics import TimeVerdict, summary
+from conformance.latency.statistics import Durations, Samples, TimeVerdict, summary
 
 KEPT = 200
 """Durations of a side that a record keeps, evenly over the time of the measurement."""

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 
 from conformance.errors import attempt
-from conformance.latency.samples import Clock, Samples
+from conformance.latency.statistics import Clock, Samples
 
 SAMPLE = 2e-4
 """Seconds that a sample takes at least: the mean of several calls where a call is shorter. On a busy host an

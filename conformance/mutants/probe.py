@@ -19,7 +19,7 @@ from conformance.draw.value_regimes import make as make_values
 from conformance.errors import Stopped, attempt
 from conformance.export.out_of_range import taken_beyond, takes
 from conformance.mutants.kinds import View, choose
-from conformance.onnxgraph.expose import expose
+from conformance.onnxgraph.cut import expose
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.verdict.blame import shown

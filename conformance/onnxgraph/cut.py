@@ -1,4 +1,4 @@
-"""Models of some of the nodes of another model.
+"""Models of some of the nodes of another model, and copies of a model with more of its tensors as outputs.
 
 A node with subgraphs and a call of a local function are one node each. What is constant stays constant, since
 optimizers look at constants.
@@ -6,7 +6,7 @@ optimizers look at constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -195,3 +195,25 @@ class Cutter:
 
 _CONSTANT = {"Constant", "ConstantOfShape"}
 """Operators that make constants, which are cut as such."""
+
+
+def expose(
+    model: ModelProto,
+    tensors: Iterable[str],
+    types: Mapping[str, ValueInfoProto] | None = None,
+    *,
+    instead: bool = False,
+) -> ModelProto:
+    """Return a copy of a model that gives these tensors of its main graph too, or ``instead`` of its outputs; of one
+    that is among ``types`` the element type is declared."""
+    copy = type(model)()
+    copy.CopyFrom(model)
+    if instead:
+        del copy.graph.output[:]
+    given = {output.name for output in copy.graph.output}
+    for name in dict.fromkeys(tensors):
+        if name and name not in given:
+            value = copy.graph.output.add(name=name)
+            if types and name in types:  # without its shape, which may be inferred wrong, or for other sizes
+                value.type.tensor_type.elem_type = types[name].type.tensor_type.elem_type
+    return copy

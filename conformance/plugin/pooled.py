@@ -11,7 +11,7 @@ import pytest
 
 from conformance.plugin.looping import may_run, run_tests
 from conformance.plugin.ordering import cell_of
-from conformance.plugin.waiting import SLOW_SECONDS, Waiting
+from conformance.plugin.saying import SLOW_SECONDS, Waiting
 
 if TYPE_CHECKING:
     from conformance.checks.pool import Doing, Pool

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from conformance.disk.stores import DEFAULT_STORE
-from conformance.plugin.waiting import Waiting
+from conformance.plugin.saying import Waiting
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def grid(rows: Sequence[Row]) -> dict[str, Any]:
         return _cell(rows, own.get(key, []), beside.get(key, []))
 
     return {
-        "groups": [_title(group) for group in groups],
+        "groups": [_hover(group) for group in groups],
         "cases": cases,
         "cells": [[cell((case, column)) for column in columns] for case in cases],
         "missing": [
@@ -43,7 +43,7 @@ def grid(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _title(group: list[matrix.Column]) -> dict[str, Any]:
+def _hover(group: list[matrix.Column]) -> dict[str, Any]:
     exporter, part, precision, _ = group[0]
     opsets = [column[3] for column in group]
     return {"exporter": exporter, "part": part, "precision": precision, "opsets": opsets}

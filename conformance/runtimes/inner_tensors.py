@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, Inputs
 from conformance.disk.onnx_models import save
-from conformance.onnxgraph.expose import expose
+from conformance.onnxgraph.cut import expose
 from conformance.runtimes import opener
 from conformance.runtimes.inferred import inferred
 

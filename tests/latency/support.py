@@ -4,8 +4,7 @@ import numpy as np
 
 from conformance.case.time_budget import parse
 from conformance.latency.measure_latency import interleave
-from conformance.latency.samples import Samples
-from conformance.latency.statistics import certain
+from conformance.latency.statistics import Samples, certain
 from tests.kit.clock import Host
 
 TEN_PERCENT = parse("1.10 x pytorch")

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.catalogue import write_usual
 from conformance.plan.order import FILE, read_usual
-from conformance.plan.remaining import Remaining, describe_expected
+from conformance.plugin.progress import Remaining, describe_expected
 from conformance.records.durations import durations
 
 pytestmark = pytest.mark.smoke

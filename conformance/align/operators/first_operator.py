@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.align.operators import dynamo, torchscript
-from conformance.align.operators.captured_program import Exhibit, Operator, Program, Unable, array, leaves
+from conformance.align.operators.captured_program import Exhibit, Operator, Program, Unable, array, frozen, leaves
 from conformance.align.operators.forced import Parting, Step, explains, limit_of, steps
-from conformance.align.operators.frozen import frozen
 from conformance.align.operators.inside import opened
 from conformance.align.operators.instruments import in_a_file_of_users
 from conformance.align.operators.named import NAMED, of_node

@@ -31,8 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where PyTorch and the graph part."""
-    from conformance.commands.align.align_text import show
-    from conformance.commands.align.answer import align
+    from conformance.commands.align.answer import align, show
     from conformance.commands.align.question import Question
 
     question = Question(

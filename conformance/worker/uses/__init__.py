@@ -21,9 +21,19 @@ from collections.abc import Hashable, Iterator
 
 from conformance.worker.uses import events, observed_imports, unaudited_calls
 from conformance.worker.uses.gathered import imported_by, so_far
-from conformance.worker.uses.module_files import absolute, file_of, file_of_module
 from conformance.worker.uses.notes import NOTES, Import, Used, count, note_use, noting
-from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, is_of_a_library, is_site, kind_of, learn_places
+from conformance.worker.uses.whose import (
+    EVERYWHERE,
+    INSTALLED,
+    USER,
+    absolute,
+    file_of,
+    file_of_module,
+    is_of_a_library,
+    is_site,
+    kind_of,
+    learn_places,
+)
 
 __all__ = [
     "INSTALLED", "USER", "Import", "Used", "begin", "begun", "count", "file_of", "imported_by", "is_of_a_library",

@@ -12,9 +12,8 @@ from types import CodeType
 from typing import Any
 
 from conformance.worker.uses.callers import asking_user, calling_user, user_at
-from conformance.worker.uses.module_files import absolute, source_of
 from conformance.worker.uses.notes import NOTES, WITHIN, note_use
-from conformance.worker.uses.whose import USER, kind_of
+from conformance.worker.uses.whose import USER, absolute, kind_of, source_of
 
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
 _ELSEWHERE = {

@@ -9,9 +9,17 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from conformance.worker.uses.module_files import file_of_module
 from conformance.worker.uses.notes import NOTES, Import, Used
-from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, OWN, PYTHON, USER, kind_of, package_of
+from conformance.worker.uses.whose import (
+    EVERYWHERE,
+    INSTALLED,
+    OWN,
+    PYTHON,
+    USER,
+    file_of_module,
+    kind_of,
+    package_of,
+)
 
 
 def so_far(roots: Iterable[str] = (), keep: Callable[[str], bool] = lambda file: True) -> Used:

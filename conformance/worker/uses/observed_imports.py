@@ -13,10 +13,9 @@ from typing import Any
 
 from conformance.errors import or_else
 from conformance.worker.uses.callers import user_at
-from conformance.worker.uses.module_files import absolute, file_of_module, source_of
 from conformance.worker.uses.notes import NOTES, Import, noting
 from conformance.worker.uses.unaudited_calls import READERS, watch_reader
-from conformance.worker.uses.whose import USER, kind_of
+from conformance.worker.uses.whose import USER, absolute, file_of_module, kind_of, source_of
 
 _import = builtins.__import__
 _import_module = importlib.import_module

@@ -14,9 +14,8 @@ from types import FrameType
 from typing import Any
 
 from conformance.worker.uses.callers import asking_user, calling_user, user_at
-from conformance.worker.uses.module_files import absolute
 from conformance.worker.uses.notes import NOTES, WITHIN, note_use, noting
-from conformance.worker.uses.whose import USER, kind_of
+from conformance.worker.uses.whose import USER, absolute, kind_of
 
 
 class Noted:
