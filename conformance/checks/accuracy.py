@@ -22,7 +22,7 @@ from conformance.checks.smallest import leave_smallest
 from conformance.checks.smallest_function import Reduced, causes_known, leave_function
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
-from conformance.checks.witnesses import may_saturate, whom_to_ask
+from conformance.checks.witnesses import may_saturate
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable, attempt
 from conformance.explanations import Question, explain
@@ -51,8 +51,7 @@ def check_accuracy(run: CellRun) -> None:
             prepared.see_lengths()  # before a judge is made
     converted = converted_model(run, stored) if cell.converted else None
     model = converted or stored
-    dims, traced = run.dims(), prepared.trace()
-    draws = Draws(cell, run.settings, prepared, dims, traced)
+    draws = Draws(cell, run.settings, prepared, run.dims(), prepared.trace())
     kept = run.kept_answers(model)
     with contextlib.ExitStack() as stack:
         meaning = None if converted is None else opening_literal(run, converted, stack)
@@ -64,15 +63,13 @@ def check_accuracy(run: CellRun) -> None:
             otherwise = rounding_otherwise(run, converted, stack)
             verify = RuntimeVerifier(run.of_cell(stored), session, meaning, otherwise)
         verify.kept = kept
-        ask = whom_to_ask(run, verify, stored, converted)
-        explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
-        verify.expects = explainer.is_declared
+        explainer = CaseExplainer(run, verify, stored, converted)
         try:
             if stopped is not None:
                 raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped)
             assert session is not None
             _note_arithmetic(run, session, model, kept)
-            Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+            Examples(run, draws, verify, explainer).run()
             run.note_changes()
             if cell.check == "accuracy":
                 note_coverage(run, verify)
@@ -82,7 +79,7 @@ def check_accuracy(run: CellRun) -> None:
             put_off = bool(stop.details.get("unexplained"))
             if put_off and _is_evaluator_by_default(run) and explainer.example is not None:
                 # which decides whether the evaluator is believed
-                unexplained(stop, known=ask(stop, explainer.example).fault)
+                unexplained(stop, known=explainer.ask(stop, explainer.example).fault)
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
                 raise Unavailable(

@@ -11,18 +11,17 @@ from conformance.arrays import Array
 from conformance.case.must_hold import Fails, When
 from conformance.checks.draws import Draws
 from conformance.checks.explain_failure import CaseExplainer
+from conformance.checks.models import CellRun
 from conformance.checks.remedy import Remedies
 from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.excuses import own_error
 from conformance.compare.tolerance import Comparison, Worst, failed, subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Details, Stopped, Unavailable
-from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
-from conformance.plan.settings import Settings
 from conformance.records.details import left_open
 from conformance.records.explanation import Shows, blame, note, reconsider, unexplained
-from conformance.records.record import FLOAT64, Record, Witness
+from conformance.records.record import FLOAT64, Witness
 from conformance.records.settle import MARGIN
 from conformance.verdict.comparer import WrongAnswer, check_not_vacuous, count, tried, worst_dict
 from conformance.verdict.example import Example
@@ -31,18 +30,10 @@ from conformance.verdict.example import Example
 class Examples:
     """Runs all examples of one cell and notes in its record what they showed."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        settings: Settings,
-        record: Record,
-        draws: Draws,
-        verify: Verifier,
-        explainer: CaseExplainer,
-    ) -> None:
-        self._cell, self._record, self._draws = cell, record, draws
-        self._verify, self._explainer = verify, explainer
-        self._apart = on_host(apart(cell), settings.instructions)
+    def __init__(self, run: CellRun, draws: Draws, verify: Verifier, explainer: CaseExplainer) -> None:
+        cell = self._cell = run.cell
+        self._record, self._draws, self._verify, self._explainer = run.record, draws, verify, explainer
+        self._apart = on_host(apart(cell), run.settings.instructions)
         self._specials_shown = False
         self._first = draws.first()
         self._outputs: list[Array] = []

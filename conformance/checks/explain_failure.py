@@ -6,16 +6,16 @@ import dataclasses
 import time
 
 from conformance.arrays import Inputs
-from conformance.case.dims import Dims
+from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
+from conformance.checks.witnesses import whom_to_ask
 from conformance.draw.draw import seed_of
 from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
 from conformance.errors import Stopped
+from conformance.export.model_store import Stored
 from conformance.plan.expected import fails_as_declared
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.verdict.comparer import Ask, Explainer
+from conformance.verdict.comparer import Explainer
 from conformance.verdict.example import Example
 
 SHRINK_SECONDS = 20.0
@@ -25,9 +25,11 @@ SHRINK_SECONDS = 20.0
 class CaseExplainer(Explainer):
     """Explains failures of a cell whose case is at hand, by the smallest example that shows them."""
 
-    def __init__(self, settings: Settings, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
-        super().__init__(record, verify, ask)
-        self._settings, self._verify, self._dims = settings, verify, dims
+    def __init__(self, run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> None:
+        """``stored`` is the exported model of the cell, ``converted`` what became of it at another precision."""
+        super().__init__(run.record, verify, whom_to_ask(run, verify, stored, converted))
+        self._settings, self._verify, self._dims = run.settings, verify, run.dims()
+        verify.expects = self.is_declared
 
     def is_put_off(self, stop: Stopped) -> bool:
         return self._settings.explain == "later" and not self.is_declared(stop)

@@ -19,7 +19,6 @@ from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import FidelityVerifier, not_finite, opening_literal
-from conformance.checks.witnesses import whom_to_ask
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, failed, odd_shape, subjects
 from conformance.draw.draw import about
@@ -36,22 +35,19 @@ from conformance.verdict.example import Answers, Example
 def check_fidelity(run: CellRun) -> None:
     """The converted model, by its own semantics, is as close to PyTorch in float32 as its precision is due to be, and
     gives numbers wherever PyTorch does."""
-    cell, prepared = run.cell, run.prepared
+    cell = run.cell
     stored = run.model()
     converted = converted_model(run, stored)
-    dims, traced = run.dims(), prepared.trace()
     with contextlib.ExitStack() as stack:
         session = opening_literal(run, converted, stack)()
         storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         run.record.arithmetic = {**session.arithmetic, "storage": storage}
         verify = FidelityVerifier(run.of_cell(stored), session)
         verify.kept = run.kept_answers(converted)
-        ask = whom_to_ask(run, verify, stored, converted)
-        explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
-        verify.expects = explainer.is_declared
-        draws = Draws(cell, run.settings, prepared, dims, traced)
+        explainer = CaseExplainer(run, verify, stored, converted)
+        draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
         try:
-            Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+            Examples(run, draws, verify, explainer).run()
             check_finite(run, session, draws, stored, converted, trusting=verify.kept.first is not None)
         except Stopped as stop:
             if stop.fault == "exporter" and not explainer.is_declared(stop) and not stop.details.get("unexplained"):
@@ -114,8 +110,8 @@ def check_finite(
     verify.kept = run.kept_answers(converted, "finite")
     if not trusting:
         verify.kept.forget()
+    explain = CaseExplainer(run, verify, stored, converted)
     verify.expects = lambda stop: stop.error in _NOT_FINITE
-    explain = CaseExplainer(run.settings, record, verify, run.dims(), whom_to_ask(run, verify, stored, converted))
     declared = on_host(apart(cell), run.settings.instructions)
     inputs = cell.case.says.inputs.values()
     # a normal distribution is no range either

@@ -260,7 +260,7 @@ class Explainer:
     """Explains failures of one cell and notes the example in its record."""
 
     def __init__(self, record: Record, comparer: Comparer, ask: Ask) -> None:
-        self.record, self._comparer, self._ask = record, comparer, ask
+        self.record, self._comparer, self.ask = record, comparer, ask
         self.example: Example | None = None
         """The failing example that was explained, or will be."""
 
@@ -289,7 +289,7 @@ class Explainer:
     def witnessed(self, stop: Stopped, example: Example) -> Explanation:
         """The other runtimes' answers to an example, held to the ordinary tolerance: float64 excuses nothing."""
         plain = given(example.draw, example.inputs, example.wanted, None, None, ())
-        found = self._ask(stop, plain)
+        found = self.ask(stop, plain)
         others = tuple(witness for witness in found.witnesses if witness.runtime != FLOAT64)
         return dataclasses.replace(found, witnesses=others)
 
@@ -306,7 +306,7 @@ class Explainer:
         self.example = example
         if self.is_put_off(stop):
             return unexplained(stop)
-        blame(stop, self._ask(stop, example))
+        blame(stop, self.ask(stop, example))
         stop.details["inputs"] = shown(example.inputs)
         return stop
 
