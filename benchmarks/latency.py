@@ -19,8 +19,7 @@ import numpy as np
 
 from benchmarks.common import HEAD, Row
 from conformance.case.time_budget import parse
-from conformance.latency.decide import decide
-from conformance.latency.measure_latency import interleave
+from conformance.latency.measure_latency import decide, interleave
 from conformance.latency.statistics import ratio_interval, signed_rank_interval
 
 LIMIT = 1.10

@@ -8,8 +8,7 @@ import pytest
 
 from conformance.case.case_file import load
 from conformance.cli import main
-from conformance.commands.findings.entries import entries
-from conformance.commands.findings.expect import inserted
+from conformance.commands.findings.expect import entries, inserted
 from conformance.errors import CaseFileError
 from conformance.plan.catalogue import plan
 from conformance.records.brief import brief

@@ -14,7 +14,7 @@ from conformance.checks.conversion import converted_model
 from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
-from conformance.checks.explain_failure import CaseExplainer
+from conformance.checks.explain_failure import CaseExplainer, may_saturate
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack_cells import leave
@@ -22,7 +22,6 @@ from conformance.checks.smallest import leave_smallest
 from conformance.checks.smallest_function import Reduced, causes_known, leave_function
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
-from conformance.checks.witnesses import may_saturate
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable, attempt
 from conformance.explanations import Question, explain

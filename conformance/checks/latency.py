@@ -16,9 +16,8 @@ from conformance.checks.conversion import converted_model
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable
 from conformance.latency import host_speed
-from conformance.latency.decide import decide
 from conformance.latency.latency_store import as_record
-from conformance.latency.measure_latency import SideFailed, interleave
+from conformance.latency.measure_latency import SideFailed, decide, interleave
 from conformance.latency.statistics import TimeVerdict, noise_floor, precise
 from conformance.precision.calibration import batch_dim
 from conformance.runtimes import Session, opener, registry

@@ -15,8 +15,8 @@ from conformance.align.operators.captured_program import Unable
 from conformance.align.operators.refused_operator import Refused, next_stop, refused_model, stopped_export
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.checks.conditioning import called, left_open
 from conformance.checks.exported_cell import ExportedCell
-from conformance.checks.left_open import called, left_open
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, attempt, display_path, summarize, works
 from conformance.export.expression import EXPRESSION

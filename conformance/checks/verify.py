@@ -15,8 +15,7 @@ import numpy as np
 from conformance.arrays import Array, Inputs, same
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
-from conformance.checks.conditioning import Roundings, unsettled_rows
-from conformance.checks.left_open import called, left_open, merged
+from conformance.checks.conditioning import Roundings, called, left_open, merged, unsettled_rows
 from conformance.checks.right_outputs import check_again, check_outputs, hold_alike, reading_of
 from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.compared_values import Reading

@@ -1,4 +1,5 @@
-"""Running both sides in turn: warmed up, in pairs, in an order that is drawn, until the verdict stands."""
+"""Running both sides in turn: warmed up, in pairs, in an order that is drawn, until the verdict stands;
+what seems broken is measured again with new sides."""
 
 from __future__ import annotations
 
@@ -8,13 +9,23 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal, Protocol, TypeAlias
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from conformance.case.time_budget import Budget
 from conformance.errors import attempt
-from conformance.latency.statistics import Clock, Samples
+from conformance.latency.statistics import (
+    CONFIDENCE,
+    Clock,
+    Interval,
+    Samples,
+    TimeVerdict,
+    certain,
+    time_verdict,
+    verdict,
+)
 
 SAMPLE = 2e-4
 """Seconds that a sample takes at least: the mean of several calls where a call is shorter. On a busy host an
@@ -255,3 +266,49 @@ def _collector_off() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+Open = Callable[[], AbstractContextManager[tuple[Side, Side | None]]]
+"""Opens anew, each time, the side that has the budget and the side it is compared with; the second is None where the
+budget is in seconds."""
+
+
+def decide(
+    budget: Budget,
+    sides: Open,
+    *,
+    seed: int,
+    percentile: float = 50,
+    floor: float = 0.0,
+    confidence: float = CONFIDENCE,
+    **options: Any,
+) -> tuple[Samples, TimeVerdict]:
+    """The samples and the verdict; options are those of ``measure.interleave``, whose times hold for each
+    measurement.
+
+    Threads or memory that got an unlucky place make a session slower for as long as it lives, which no statistics of
+    its durations can show. So a budget counts as broken only if a second measurement, with new sessions, says so too;
+    the interval then spans those of both. The samples are those of the first measurement.
+    """
+    asked: dict[str, Any] = {"percentile": percentile, "floor": floor, "confidence": confidence}
+    if budget.kind == "absolute" and percentile != 50:
+        options.setdefault("iterations", 1)
+
+    def once(number: int) -> tuple[Samples, TimeVerdict]:
+        with sides() as (own, other):
+            samples = interleave(own, other, seed=seed + number, enough=certain(budget, **asked), **options)
+        return samples, time_verdict(budget, samples, **asked)
+
+    samples, first = once(0)
+    if first.verdict != "broken":
+        return samples, first
+    return samples, spanning(first, once(1)[1])
+
+
+def spanning(first: TimeVerdict, again: TimeVerdict) -> TimeVerdict:
+    """The verdict of two measurements of a budget: what lies within the interval of either is credible."""
+    low, high = min(first.interval.low, again.interval.low), max(first.interval.high, again.interval.high)
+    interval = Interval(first.interval.ratio, low, high)
+    return TimeVerdict(
+        first.budget, verdict(interval, first.budget.limit), interval, first.confidence, first.percentile, first.floor
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.case.time_budget import parse
-from conformance.latency.decide import decide
+from conformance.latency.measure_latency import decide
 from conformance.latency.statistics import ratio_interval
 from tests.kit.clock import Host, quiet
 

@@ -12,7 +12,7 @@ import torch
 
 from conformance.align.operators.captured_program import Call, Name, Operator, Program
 from conformance.align.operators.forced import Parting
-from conformance.align.operators.mended import mended
+from conformance.align.operators.named import mended
 from conformance.arrays import Array
 
 PLAIN = np.random.default_rng(3).normal(0, 2, (4, 5)).astype(np.float32)

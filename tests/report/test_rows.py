@@ -6,8 +6,7 @@ import pytest
 
 from conformance.records import matrix
 from conformance.report import record_rows
-from conformance.report.grid import grid
-from conformance.report.html import page
+from conformance.report.html import grid, page
 from conformance.report.markdown import summary
 from conformance.report.verdict_words import verdict
 from tests.report.support import failed, mixed, record

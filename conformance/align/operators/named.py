@@ -1,15 +1,30 @@
-"""The node that got an operator's tensor wrong, as a record has it."""
+"""The node that got an operator's tensor wrong, as a record has it, and the change of it that makes right what the
+operator's nodes compute.
+
+Of the nodes that an operator becomes, only the last has a value of PyTorch's to be held against. The nodes are cut
+out of the graph, fed with what PyTorch has before the operator, and changed one by one until they give what PyTorch
+has after it. Generating changes and keeping those that hold is how programs are repaired (Weimer, Nguyen, Le Goues,
+Forrest: "Automatically Finding Patches Using Genetic Programming", ICSE 2009). A change that is right where it was
+looked for and nowhere else is the danger of that (Smith, Barr, Le Goues, Brun: "Is the Cure Worse Than the Disease?
+Overfitting in Automated Program Repair", FSE 2015). So PyTorch's operator is asked for more than the draws show.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from conformance.align.operators.captured_program import Program
+from conformance.align.operators.changes import changes
 from conformance.align.operators.forced import Parting
-from conformance.align.operators.mended import Mended, mended
-from conformance.arrays import Inputs
+from conformance.align.operators.piece import Piece, Probe, Trial
+from conformance.align.operators.scene import Change
+from conformance.arrays import Array, Inputs
 from conformance.errors import or_else
 from conformance.onnxgraph.reads import Graph, label, operator_of, reads, rewritten
 from conformance.onnxgraph.reads import nodes as all_of
@@ -17,6 +32,7 @@ from conformance.worker import aside
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
 
 _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
@@ -142,3 +158,128 @@ def _of_sizes(known: Graph, node: NodeProto) -> bool:
                 seen.add(name)
                 todo.append(maker)
     return sizes
+
+
+TRIED = 1500
+"""How many changes are tried."""
+BYTES = 2**31
+"""How many bytes all of them together may be given and give; fewer are tried where one takes much."""
+KEPT = 4
+"""How many changes are told at most."""
+OTHERS = 5
+"""On how many other inputs a change has to hold, as far as PyTorch takes them."""
+UNDEFINED = "values for which PyTorch gives NaN or infinity"
+SPECIAL = ("NaN", "infinity", UNDEFINED)
+"""The kinds of values of which a change may leave one wrong. One that is right for some numbers alone may be so since
+other nodes do the rest, as a softmax takes out what is added to a row."""
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A node of an operator's that is wrong, as far as can be told."""
+
+    node: NodeProto
+    changes: list[str]
+    """The change of the node with which all of them are right, then others that do as well, each with its node; none
+    where the node is the first that breaks the rules of its operator, or cannot be computed."""
+    breaks: str | None = None
+    """The rule that it breaks."""
+
+
+def mended(
+    model: ModelProto,
+    nodes: Sequence[NodeProto],
+    parting: Parting,
+    program: Program,
+    given: Iterable[tuple[Sequence[Any], Inputs]],
+    libraries: Sequence[str],
+) -> Mended | None:
+    """The node with the likeliest change that makes what the nodes give right, or else that which cannot be computed.
+    None where neither is known.
+
+    ``nodes`` are those that an operator becomes, in order. ``given`` has inputs as the program takes them and as the
+    graph does, in the same order, the failing ones first: the change has to hold on the others too.
+    """
+    piece, inputs = Piece(model, nodes, parting, program, libraries), iter(given)
+    trial = piece.trial(*next(inputs))
+    if trial is None or not trial.wanted or piece.right(piece.model, trial):
+        return None
+    scene = piece.scene(trial)
+    size = sum(value.nbytes for value in (*trial.feeds.values(), *scene.values.values()))
+    limit = min(TRIED, max(BYTES // max(size, 1), 1))
+    more = itertools.starmap(piece.trial, itertools.islice(inputs, OTHERS))
+    exam = _Exam(piece, [trial, *(one for one in more if one is not None)])
+    found = _chosen(exam, changes(scene), limit)
+    if found:
+        (node, what), *rest = [(piece.node_of(change.made), what) for change, what in found]
+        others = [f"{label(piece.call_of(other))}: {piece.tell(other, what)}" for other, what in rest]
+        rule = piece.rule_broken_by(node, scene)
+        return Mended(piece.call_of(node), [piece.tell(node, what), *others], rule)
+    rules = ((node, piece.rule_broken_by(node, scene)) for node in piece.nodes)
+    breaking = next(((node, rule) for node, rule in rules if rule is not None), None)
+    if breaking is not None:
+        return Mended(piece.call_of(breaking[0]), [], breaking[1])
+    needed = {*filter(None, piece.given), *(name for node in piece.nodes for name in reads(node))}
+    stops = (node for node in piece.nodes if (needed & {*node.output}) - {*scene.values})
+    stopping = next(stops, None)
+    return None if stopping is None else Mended(piece.call_of(stopping), [])
+
+
+def _chosen(exam: _Exam, kinds: Iterable[Iterable[Change]], limit: int) -> list[tuple[Change, str]]:
+    """The first changes that are right for all values, each with what is said of it: those of one kind, and of
+    several at one place the first. Where there is none, those that leave wrong only what is special."""
+    whole: dict[tuple[str, str], tuple[Change, str]] = {}
+    partly: dict[tuple[str, str], tuple[Change, str]] = {}
+    tried = itertools.count()
+    for kind in kinds:
+        for change in kind:
+            place = (change.made, change.place)
+            if next(tried) == limit or len(whole) == KEPT:
+                return [*(whole or partly).values()][:KEPT]
+            left = exam.leaves_wrong(change) if place not in whole else None
+            if left and len(left) == 1 and left[0] in SPECIAL:
+                partly.setdefault(place, (change, f"{change.what} (but not for {' and '.join(left)})"))
+            elif left == []:
+                whole[place] = (change, change.what)
+        if whole:
+            break
+    return [*(whole or partly).values()][:KEPT]
+
+
+class _Exam:
+    """The examples that a change has to be right for: the trials, and then values for which PyTorch's operator is
+    run."""
+
+    def __init__(self, piece: Piece, trials: Sequence[Trial]) -> None:
+        self._piece, self._trials = piece, trials
+
+    def leaves_wrong(self, change: Change) -> list[str] | None:
+        """The kinds of special values for which the nodes are wrong with a change; None where it is no repair: wrong
+        for others too, or for special ones alone that were right without it."""
+        model = self._piece.changed(change)
+        if model is None or not all(self._piece.right(model, trial) for trial in self._trials):
+            return None
+        kinds = dict[str, None]()
+        for probe, trial, before in self._probed:
+            after = self._piece.wrong(model, trial)
+            if after is None:
+                return None
+            for wrong, was, right in zip(after, before, trial.wanted, strict=True):
+                plain = np.isfinite(right) if right.dtype.kind == "f" else np.ones(right.shape, bool)
+                if not probe.kind and (wrong & plain).any():
+                    return None
+                if wrong.any() and not (wrong & was).any():
+                    return None
+                if wrong.any():
+                    kinds[probe.kind or UNDEFINED] = None
+        return [*kinds]
+
+    @cached_property
+    def _probed(self) -> list[tuple[Probe, Trial, list[Array]]]:
+        """The probes, with where the nodes are wrong without a change; made once a change is right for the trials."""
+        return [*self._probe()]
+
+    def _probe(self) -> Iterator[tuple[Probe, Trial, list[Array]]]:
+        for probe, trial in self._piece.probed(self._trials):
+            wrong = self._piece.wrong(self._piece.model, trial)
+            yield probe, trial, [np.ones(one.shape, bool) for one in trial.wanted] if wrong is None else wrong

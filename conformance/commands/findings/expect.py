@@ -1,18 +1,128 @@
-"""``conformance findings --expect``: writing declared failures into case files."""
+"""``conformance findings --expect``: writing declared failures into case files, by entries of ``fails`` that are
+about just the cells that failed."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.case.case_file import load
-from conformance.commands.findings.entries import Said, entries, line
+from conformance.case.must_hold import Fails
+from conformance.checks.case_edits import flow
 from conformance.errors import CaseFileError, display_path
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
+from conformance.plan.expected import declared, owed
 from conformance.records.findings import Finding
+
+Said = dict[str, Any]
+"""An entry as a case file has it: when, stage, error, fault, because."""
+
+_AXES = ("check", "precision", "runtime", "opset", "exporter")
+"""What an entry can be limited to, in the order in which it is tried to do without."""
+
+
+def entries(failed: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> Iterator[Said]:
+    """Entries for the failed records of one declaration, by id; ``cells`` are all cells of its cases. ``because`` is
+    left empty.
+
+    An entry is about as few conditions as leave out every cell that did not fail so and would have to.
+    """
+    kinds: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in cells:
+        record = failed.get(cell.id)
+        if record is not None:
+            kinds.setdefault((record["stage"], record["error"], record["fault"]), []).append(cell)
+    for (stage, error, fault), own in kinds.items():
+        base = {"stage": stage, "error": error, **({"fault": fault} if fault else {})}
+        alike = {
+            cell.id
+            for cell in cells
+            if (record := failed.get(cell.id)) is not None and (record["stage"], record["error"]) == (stage, error)
+        }
+        for when in _conditions(base, own, cells, alike):
+            yield {**({"when": when} if when else {}), **base, "because": ""}
+
+
+def line(said: Said) -> str:
+    """An entry as YAML on one line."""
+    return flow(said)
+
+
+def _conditions(base: Said, own: Sequence[Cell], cells: Sequence[Cell], alike: Collection[str]) -> Iterator[Said]:
+    full = _spanned(own)
+    if _fits(base, full, own, cells, alike):
+        yield _narrowed(base, full, own, cells, alike)
+        return
+    parts = _divided(own)
+    if len(parts) < 2:  # one cell, which every condition names
+        yield full
+        return
+    for part in parts:
+        yield from _conditions(base, part, cells, alike)
+
+
+_SINGLE = ("exporter",)
+"""Conditions that name one value."""
+
+
+def _spanned(own: Sequence[Cell]) -> Said:
+    """The conditions that name every value of the cells."""
+    when: Said = {}
+    for name in _AXES:
+        values = list(dict.fromkeys(getattr(cell, name) for cell in own))
+        if None in values or (len(values) > 1 and name in _SINGLE):
+            continue
+        when[name] = sorted(values) if len(values) > 1 else values[0]
+    varied = [cell.case.varied for cell in own]
+    same = {name: value for name, value in varied[0].items() if all(one[name] == value for one in varied)}
+    return when | ({"with": same} if same else {})
+
+
+def _divided(own: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells by the first thing in which they differ."""
+    for name in ("exporter", "precision", "check", "runtime", "opset", "case"):
+        parts: dict[Any, list[Cell]] = {}
+        for cell in own:
+            parts.setdefault(cell.case.name if name == "case" else getattr(cell, name), []).append(cell)
+        if len(parts) > 1:
+            return list(parts.values())
+    return [list(own)]
+
+
+def _narrowed(base: Said, full: Said, own: Sequence[Cell], cells: Sequence[Cell], alike: Collection[str]) -> Said:
+    """The condition without what it can do without."""
+    when = dict(full)
+    for name in list(full.get("with", {})):
+        values = {key: value for key, value in when.get("with", {}).items() if key != name}
+        less = {key: value for key, value in when.items() if key != "with"} | ({"with": values} if values else {})
+        if _fits(base, less, own, cells, alike):
+            when = less
+    for name in _AXES:
+        less = {key: value for key, value in when.items() if key != name}
+        if name in when and _fits(base, less, own, cells, alike):
+            when = less
+    return when
+
+
+def _fits(base: Said, when: Said, own: Sequence[Cell], cells: Sequence[Cell], alike: Collection[str]) -> bool:
+    """Return whether an entry is about all of the cells, and harms no other.
+
+    It has to show in none that did not fail alike.
+    """
+    entry = Fails.model_validate({**base, "when": when, "because": "tried"})
+    about = {cell.id: cell for cell in cells if _is_about(entry, cell)}
+    return all(cell.id in about for cell in own) and all(
+        cell.id in alike or not owed(entry, cell) for cell in about.values()
+    )
+
+
+def _is_about(entry: Fails, cell: Cell) -> bool:
+    says = cell.case.says.model_copy(update={"fails": [entry]})
+    return bool(declared(dataclasses.replace(cell, case=dataclasses.replace(cell.case, says=says))))
 
 
 def expect(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
