@@ -75,20 +75,23 @@ def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
 
 def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     deadline = time.monotonic() + run.settings.smallest_seconds
-    cell = run.cell
     kind = _KINDS.get(str(operator.get("how")))
     place = Place.of_search(search, arguments_of(run, run.prepared.inputs()))
     if place is None or kind is None:
         return Reduced(None, {"why_not": "capture"})
     if kind == STOPS and (run.libraries() or run.target.functions):
         return Reduced(None, {"why_not": "libraries"})
-    assert not isinstance(run.target, OnnxFile)  # nobody's export, of which no function is looked for
-    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
-    trials = Trials(how, kind, deadline, judge=_judging(run))
+    trials = Trials(_exporting(run), kind, deadline, judge=_judging(run))
     found = _found(place, trials)
     if found.shown:
         return found
     return Reduced(None, found.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
+
+
+def _exporting(run: CellRun) -> Exporting:
+    cell = run.cell
+    assert not isinstance(run.target, OnnxFile)  # which nobody exports
+    return Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
 
 
 def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
@@ -176,7 +179,10 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
 
     def left() -> dict[str, Any]:
         question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
-        found = aside.ask(question, longest(run))
+        try:
+            found = aside.ask(question, longest(run))
+        except Unable as reason:
+            found = Reduced(None, {"why_not": reason.why})
         found.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
         return leave_function(run, found, place)
@@ -188,26 +194,20 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
 
 
 def _of_failed(run: CellRun) -> Reduced:
-
+    """Raises Unable where the export does not stop, or nothing of it can be seen."""
     deadline = time.monotonic() + run.settings.smallest_seconds
     run.set_apart()
-    cell = run.cell
-    assert not isinstance(run.target, OnnxFile)  # which nobody exports
-    try:
-        stopped = stopped_export(cell.exporter, run.export)
-    except Unable as reason:
-        return Reduced(None, {"why_not": reason.why, "seconds": 0.0})
+    stopped = stopped_export(run.cell.exporter, run.export)
     program, error = stopped.program, stopped.error
     if program is None:
-        return Reduced(None, {"why_not": "uncaptured", "seconds": 0.0})
+        return Reduced(None, {"why_not": "uncaptured"})
     inputs = arguments_of(run, run.prepared.inputs())
-    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
-    trials = Trials(how, RAISES, deadline, gist(error))
+    trials = Trials(_exporting(run), RAISES, deadline, gist(error))
     try:
         for operator in _suspects(program, str(error), stopped.operator):
             place = Place.at(program, operator, inputs)
             with contextlib.suppress(Unwritten):
-                found = fewest(place, trials, how.own)
+                found = fewest(place, trials, trials.how.own)
                 if found is not None:
                     return _made_simple(place, found, trials)
     except OutOfTime:
@@ -216,23 +216,16 @@ def _of_failed(run: CellRun) -> Reduced:
 
 
 def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
-
     deadline = time.monotonic() + run.settings.smallest_seconds
     run.set_apart()
-    cell = run.cell
-    assert not isinstance(run.target, OnnxFile)  # which nobody exports
-    try:
-        refused = refused_by_checker(run)
-    except Unable as reason:
-        return Reduced(None, {"why_not": reason.why, "seconds": 0.0})
+    refused = refused_by_checker(run)
     operator = refused.operator
     inputs = arguments_of(run, run.prepared.inputs())
     place = None if operator is None else Place.in_exhibit(refused.exhibit, operator, inputs)
     if place is None:
         return Reduced(None, {"why_not": "capture"})
-    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
     kind = _KINDS[refused.form] if refused.form else REFUSED
-    return _found(place, Trials(how, kind, deadline, stop.error))
+    return _found(place, Trials(_exporting(run), kind, deadline, stop.error))
 
 
 def _suspects(program: Program, said: str, known: Operator | None) -> list[Operator]:

@@ -7,7 +7,6 @@ Prints one line of JSON. Needs neither torch nor pytest: on a host that runs bun
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -17,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from conformance.records.environment import code, gpu, versions
+from conformance.records.host_conditions import installed_version
 from conformance.records.processor import cpu
 from conformance.runtimes import registry
 
@@ -37,7 +37,7 @@ def facts(packages: Iterable[str] = ()) -> dict[str, Any]:
         "python": python(),
         "code": code(),
         "versions": versions(),
-        "packages": {package: _version(package) for package in packages},
+        "packages": {package: installed_version(package) for package in packages},
         "cpu": cpu(),
         "gpu": gpu(),
         "absences": absences,
@@ -64,13 +64,6 @@ def _seen_by_cells() -> dict[str, Any]:
         return {"fingerprint": None, "variables": {}, "facts": {}}
     variables = {name: variable(name) for name in (*os.environ, "*")}
     return {"fingerprint": host(), "variables": variables, "facts": {name: fact(name) for name in FACTS}}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":

@@ -123,15 +123,19 @@ Measure = float | Literal["nan", "inf", "-inf"]
 # ---- values made of others -----------------------------------------------------------------------------------
 
 
+def _inside(name: str | int, check: Check, item: Any) -> None:
+    try:
+        check(item)
+    except Misfit as misfit:
+        raise misfit.inside(name) from None
+
+
 def _list(check: Check) -> Check:
     def checked(value: Any) -> None:
         if type(value) is not list:
             raise wrong(value, "a list")
         for number, item in enumerate(value):
-            try:
-                check(item)
-            except Misfit as misfit:
-                raise misfit.inside(number) from None
+            _inside(number, check, item)
 
     return checked
 
@@ -141,10 +145,7 @@ def _tuple(*checks: Check) -> Check:
         if type(value) is not list or len(value) != len(checks):
             raise wrong(value, f"a list of {len(checks)}")
         for number, (check, item) in enumerate(zip(checks, value, strict=True)):
-            try:
-                check(item)
-            except Misfit as misfit:
-                raise misfit.inside(number) from None
+            _inside(number, check, item)
 
     return checked
 
@@ -162,10 +163,7 @@ def object_of(fields: Callable[[str], Check | None], needed: Sequence[str] = ())
             check = fields(name)
             if check is None:
                 raise Misfit(f"has an unknown field '{name[:200]}'")
-            try:
-                check(item)
-            except Misfit as misfit:
-                raise misfit.inside(name) from None
+            _inside(name, check, item)
 
     return checked
 
