@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.baseline.change import KINDS, Change, gate
-from conformance.records.sanitize import literal, one_line
+from conformance.records.sanitize import literal, one_line, shorten
 
 MOST = 20
 """Changes of one kind that are shown, each with a cause of its own."""
@@ -61,9 +61,7 @@ def _of_causes(group: Sequence[Change], width: int) -> Iterator[str]:
         yield from _wrapped(
             f"{len(changes)} cells: {': '.join(filter(None, (said, next(iter(texts)))))}", width, "  "
         )
-        yield from (f"    {literal(change.id)}" for change in changes[:MOST_ALIKE])
-        if len(changes) > MOST_ALIKE:
-            yield f"    and {len(changes) - MOST_ALIKE} more"
+        yield from shorten([f"    {literal(change.id)}" for change in changes], MOST_ALIKE, "    and {} more")
     yield from _write_group(alone[:MOST], width)
     if len(alone) > MOST:
         yield f"  and {len(alone) - MOST} more"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.commands import TIMEOUT, add_store
-from conformance.records.sanitize import tell
+from conformance.records.sanitize import shorten, tell
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
@@ -130,15 +130,9 @@ def _explain(record: Mapping[str, Any], differs: list[str], *, entries: bool) ->
     if not entries:
         return
     for kind, word in _KINDS.items():
-        yield from _shortened([f"  {word} {name}" for name in depends.get(kind, ())])
+        yield from shorten([f"  {word} {name}" for name in depends.get(kind, ())], _MOST)
     for file, names in depends.get("parts", {}).items():
-        yield from _shortened([f"  {file}: {name}" for name in names if name != "*"])
+        yield from shorten([f"  {file}: {name}" for name in names if name != "*"], _MOST)
     for place, names in depends.get("modules", {}).items():
         where = "anywhere" if place == "*" else f"in {place}"
         yield f"  no module {where} of: {', '.join(names.split())}"
-
-
-def _shortened(lines: list[str]) -> Iterator[str]:
-    yield from lines[:_MOST]
-    if len(lines) > _MOST:
-        yield f"  and {len(lines) - _MOST} more"

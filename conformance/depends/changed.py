@@ -29,6 +29,7 @@ from conformance.depends.results import Last
 from conformance.errors import CaseFileError, UserError, attempt
 from conformance.plan.catalogue import Selection, cells_of
 from conformance.plan.cell import Cell
+from conformance.records.sanitize import shorten
 
 
 @dataclass
@@ -46,10 +47,10 @@ class Changes:
         for reasons in self.reasons.values():
             for reason in reasons:
                 by_reason[reason] = by_reason.get(reason, 0) + 1
-        for reason, count in sorted(by_reason.items(), key=lambda item: (-item[1], item[0]))[:20]:
-            yield f"  {count:>5}  {reason}"
-        if len(by_reason) > 20:
-            yield f"         and {len(by_reason) - 20} more reasons"
+        ordered = sorted(by_reason.items(), key=lambda item: (-item[1], item[0]))
+        yield from shorten(
+            [f"  {count:>5}  {reason}" for reason, count in ordered], 20, "         and {} more reasons"
+        )
         if self.gone:
             yield f"  {len(self.gone)} cells are no longer there, such as {self.gone[0]}"
 

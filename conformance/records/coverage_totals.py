@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records.sanitize import one_line
+from conformance.records.sanitize import one_line, shorten
 
 
 def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -38,33 +38,28 @@ def total(records: Sequence[Mapping[str, Any]]) -> str | None:
 def least(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
     """The cases of which least shows, where not everything does, and those that could not be measured."""
     shares = sorted((told["seen"] / told["of"], case, told) for case, told in _by_case(records).items())
-    part = [(share, case, told) for share, case, told in shares if share < 1]
-    if part:
-        yield "calls of PyTorch that could be wrong in an export that passes (seen of all that were asked about):"
-    for share, case, told in part[:most]:
-        yield f"  {share:>6.1%}  {told['seen']} of {told['of']}  {case}"
-    if len(part) > most:
-        yield f"  and {len(part) - most} more cases"
+    part = [f"  {share:>6.1%}  {told['seen']} of {told['of']}  {case}" for share, case, told in shares if share < 1]
+    head = "calls of PyTorch that could be wrong in an export that passes (seen of all that were asked about):"
+    yield from shorten(part, most, _MORE, head)
     yield from _beyond(records, most)
-    whys = {str(record["case"]): why for record in records if (why := unknown(record)) is not None}
-    if whys:
-        yield "it could not be measured which calls show in the outputs of:"
-    for case, why in [*whys.items()][:most]:
-        yield f"  {case}: {one_line(why.get('why') or 'two runs on the same values call other operators', 160)}"
-    if len(whys) > most:
-        yield f"  and {len(whys) - most} more cases"
+    known = {str(record["case"]): why for record in records if (why := unknown(record)) is not None}
+    varies = "two runs on the same values call other operators"
+    whys = [f"  {case}: {one_line(why.get('why') or varies, 160)}" for case, why in known.items()]
+    yield from shorten(whys, most, _MORE, "it could not be measured which calls show in the outputs of:")
+
+
+_MORE = "  and {} more cases"
 
 
 def _beyond(records: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
     """The calls that show only beyond the values of their case."""
-    cases = {case: told["beyond"] for case, told in _by_case(records).items() if told.get("beyond")}
-    if cases:
-        yield "calls of PyTorch that show only beyond the values that the case declares (lower `low`, raise `high`):"
-    for case, calls in [*cases.items()][:most]:
-        places = [f"{call['op']} at {call['at']}" if call.get("at") else str(call["op"]) for call in calls]
-        yield f"  {case}: {one_line(', '.join(places), 160)}"
-    if len(cases) > most:
-        yield f"  and {len(cases) - most} more cases"
+    told = []
+    for case, known in _by_case(records).items():
+        if calls := known.get("beyond"):
+            places = [f"{call['op']} at {call['at']}" if call.get("at") else str(call["op"]) for call in calls]
+            told.append(f"  {case}: {one_line(', '.join(places), 160)}")
+    head = "calls of PyTorch that show only beyond the values that the case declares (lower `low`, raise `high`):"
+    yield from shorten(told, most, _MORE, head)
 
 
 def _by_case(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

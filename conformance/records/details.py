@@ -10,6 +10,7 @@ from typing import Any
 
 from conformance.records.location import located
 from conformance.records.location import number as number
+from conformance.records.sanitize import shorten
 from conformance.records.testimony import asked, title
 
 
@@ -156,11 +157,8 @@ def _blind(record: Mapping[str, Any]) -> Iterator[str]:
     known = record.get("coverage") or {}
     if known.get("calls"):
         yield f"asked about {known['of']} of {known['calls']} calls, at equal distances"
-    places = blind(record)
-    for place, operators in places[:_PLACES]:
-        yield f"not seen: {place}: {', '.join(operators)}"
-    if len(places) > _PLACES:
-        yield f"and at {len(places) - _PLACES} more places"
+    unseen = [f"not seen: {place}: {', '.join(operators)}" for place, operators in blind(record)]
+    yield from shorten(unseen, _PLACES, "and at {} more places")
     for place, operators in blind(record, "beyond")[:_PLACES]:
         yield f"{BEYOND}: {place}: {', '.join(operators)}"
     yield from _hidden(known.get("hidden") or ())

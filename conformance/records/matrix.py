@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.records import coverage_totals, text
+from conformance.records.sanitize import shorten
 from conformance.records.spent import START, own_seconds
 from conformance.runtimes.registry import RUNTIMES
 
@@ -299,28 +300,25 @@ def changed(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str
     for record in records:
         for change in record.get("changed") or ():
             by_case.setdefault(str(record["case"]), []).append(str(change["what"]))
-    if by_case:
-        yield "cases that changed the process they ran in (other cases did not see it):"
-    for case, names in list(by_case.items())[:most]:
+    lines = []
+    for case, names in by_case.items():
         told = list(dict.fromkeys(names))
         more = f" and {len(told) - most} more" if len(told) > most else ""
-        yield f"  {case}: {', '.join(told[:most])}{more}"
-    if len(by_case) > most:
-        yield f"  and {len(by_case) - most} more"
+        lines.append(f"  {case}: {', '.join(told[:most])}{more}")
+    yield from shorten(lines, most, head="cases that changed the process they ran in (other cases did not see it):")
 
 
 def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
     """Yield what each precision costs, those nearest to what is allowed first."""
     measured = [record for record in records if record.get("fidelity") and record["worst"]]
     measured.sort(key=lambda record: -float(record["worst"]["ratio"]))
-    if measured:
-        yield "what a precision costs, against PyTorch in float32 (error / allowed):"
-    for record in measured[:most]:
+    lines = []
+    for record in measured:
         measure = record["fidelity"]
         cost = f"{measure['changed']:.1%} changed" if "changed" in measure else f"{_decibels(measure['sqnr'])} SQNR"
-        yield f"  {cost:>15} ({float(record['worst']['ratio']):.2f})  {record['id'].partition('[')[2][:-1]}"
-    if len(measured) > most:
-        yield f"  and {len(measured) - most} more, further from their limits"
+        lines.append(f"  {cost:>15} ({float(record['worst']['ratio']):.2f})  {record['id'].partition('[')[2][:-1]}")
+    head = "what a precision costs, against PyTorch in float32 (error / allowed):"
+    yield from shorten(lines, most, "  and {} more, further from their limits", head)
 
 
 def latency(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
@@ -328,13 +326,12 @@ def latency(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[st
     measured = [(record, budget) for record in records for budget in _budgets(record)]
     order = ("broken", "inconclusive", "holds")
     measured.sort(key=lambda pair: (order.index(pair[1]["verdict"]), pair[0]["id"]))
-    if measured:
-        yield "budgets of time (measured, at most):"
-    for record, budget in measured[:most]:
+    lines = []
+    for record, budget in measured:
         value = f"{budget['ratio']:.2f} x" if budget["ratio"] is not None else f"{budget['seconds'] * 1e3:.3g} ms"
-        yield f"  {budget['verdict']:>12}  {value:>9}, {budget['text']}  {record['id'].partition('[')[2][:-1]}"
-    if len(measured) > most:
-        yield f"  and {len(measured) - most} more"
+        cell = record["id"].partition("[")[2][:-1]
+        lines.append(f"  {budget['verdict']:>12}  {value:>9}, {budget['text']}  {cell}")
+    yield from shorten(lines, most, head="budgets of time (measured, at most):")
     idle = [record for record in records if record["check"] == "latency" and not record.get("latency")]
     skipped = [record for record in idle if record["status"] == "skipped"]
     if skipped:

@@ -2,7 +2,8 @@
 
 Cases, paths, exceptions, models, records, baselines and bundles bring text along. Data keeps it as it is; whoever
 shows it passes it through one of these functions: ``tell`` prints a line, ``literal`` makes one, ``one_line`` is for
-sentences, ``block`` for text of several lines, ``command_line`` for what is to be copied into a shell.
+sentences, ``block`` for text of several lines, ``command_line`` for what is to be copied into a shell. ``shorten``
+lists the first of many lines.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 _ACTIVE = re.compile(
@@ -59,6 +60,15 @@ def literal(text: object, most: int = 0) -> str:
     """``visible`` text on one line, of at most ``most`` characters (0: of any length). No other character is lost:
     newlines and tabs are written out too."""
     return _at_most(most, visible(str(text).replace("\n", "␊").replace("\t", "␉")))
+
+
+def shorten(lines: Sequence[str], most: int, more: str = "  and {} more", head: str = "") -> Iterator[str]:
+    """Yield the first of some lines, if there are any below a heading, and how many ``more`` there are."""
+    if head and lines:
+        yield head
+    yield from lines[:most]
+    if len(lines) > most:
+        yield more.format(len(lines) - most)
 
 
 def one_line(text: object, most: int = 0) -> str:

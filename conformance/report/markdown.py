@@ -14,7 +14,7 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.records import finding_block, matrix, text
 from conformance.records.findings import findings
-from conformance.records.sanitize import literal, one_line, visible
+from conformance.records.sanitize import literal, one_line, shorten, visible
 from conformance.report.record_rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
@@ -170,9 +170,7 @@ def _reasons(words: str, rows: Sequence[Row], most: int) -> Iterator[str]:
     yield ""
     yield f"<details><summary>{len(rows)} {words}</summary>"
     yield ""
-    for reason, same in list(reasons.items())[:most]:
-        yield f"- {len(same)} × {code(reason)}"
-    if len(reasons) > most:
-        yield f"- and {len(reasons) - most} more reasons"
+    told = [f"- {len(same)} × {code(reason)}" for reason, same in reasons.items()]
+    yield from shorten(told, most, "- and {} more reasons")
     yield ""
     yield "</details>"
