@@ -1,7 +1,8 @@
 """The source of the package: lines of code by folder, what stands out, and the way from a wrong value to its text.
 
 Lines are those that have a token of code: no blank lines, comments or docstrings. Modules entered are those whose
-functions run in the process of a cell between the first wrong comparison and the finished text of its failure.
+functions run in the process of a cell between the first wrong comparison and the finished text of its failure. Those
+of them that a reader of the text has to know write into the failure, or run while its text is made.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
     tokenize.ENCODING,
 }  # fmt: skip
+WRITTEN = ("details", "findings", "operator", "explained", "fault", "conclusion")
+"""Fields of a failure, or of an inquiry about it, that its text is made of."""
 BEFORE = 42_367
 """Lines before the explanations got one comparer, one writer of the fault and one schema (commit 8fcdf50)."""
 
@@ -48,13 +51,35 @@ def rows(quick: bool) -> Iterator[Row]:
         count = sum(file.read_text(encoding="utf-8").count(what) for file in lines)
         met = None if limit is None else count <= limit
         yield Row(f"`{what}`", f"{count}", "", "", "" if limit is None else f"at most {limit}", met)
-    writers = sorted(str(file.relative_to(HOME)) for file in lines if writes_fault(file))
+    writers = sorted(str(file.relative_to(HOME)) for file in lines if writes(file, ("fault", "conclusion")))
     named = ", ".join(f"`{name}`" for name in writers)
     yield Row("modules that assign a fault or a conclusion", f"{len(writers)}", named, "", "1", len(writers) == 1)
-    entered = modules_entered()
-    most = max(lines[HOME.parent / f"{name.replace('.', '/')}.py"] for name in entered)
+    found, told = modules_entered()
+    entered = found | told
+    most = max(lines[file_of(name)] for name in entered)
     yield Row("modules entered between a wrong value and its text", f"{len(entered)}", f"none above {most} lines", "",
               "at most 8", len(entered) <= 8)  # fmt: skip
+    writing = {name for name in found if writes(file_of(name), WRITTEN)}
+    yield Row("of these, write into the failure", f"{len(writing)}", _named(writing))
+    yield Row("of these, run while the text is made", f"{len(told)}", _named(told))
+    for folder, names in sorted(_by_folder(entered).items()):
+        yield Row(f"of these in `{folder}`", f"{len(names)}", _named(names))
+
+
+def file_of(name: str) -> Path:
+    """Return the file of a module of the package."""
+    return HOME.parent / f"{name.replace('.', '/')}.py"
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name.rpartition('.')[2]}`" for name in sorted(names))
+
+
+def _by_folder(names: Iterable[str]) -> dict[str, set[str]]:
+    folders: dict[str, set[str]] = {}
+    for name in names:
+        folders.setdefault(name.split(".")[1], set()).add(name)
+    return folders
 
 
 def code_lines(source: str) -> int:
@@ -74,21 +99,25 @@ def code_lines(source: str) -> int:
     return len(code - texts)
 
 
-def writes_fault(file: Path) -> bool:
-    """Return whether a module assigns to ``fault`` or ``conclusion`` of anything but ``self``."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and node.attr in ("fault", "conclusion")
-        and ast.unparse(node.value) != "self"
+def writes(file: Path, fields: Collection[str]) -> bool:
+    """Return whether a module assigns to one of these attributes of anything but ``self``, or to an item of one."""
+    targets = (
+        node.value if isinstance(node, ast.Subscript) else node
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
+    )
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in fields and ast.unparse(node.value) != "self"
+        for node in targets
     )
 
 
-def modules_entered() -> set[str]:
-    """Return the modules that run between the first wrong comparison of a planted failure and its text."""
+def modules_entered() -> tuple[set[str], set[str]]:
+    """Return the modules that run from the first wrong comparison of a planted failure on, and while its text is
+    made."""
     plant = next(iter(plants()))
     entered: set[str] = set()
+    told: set[str] = set()
     wrong = False
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -102,11 +131,12 @@ def modules_entered() -> set[str]:
     with tempfile.TemporaryDirectory() as folder:
         sys.setprofile(note)
         try:
-            record = record_of(plant, Path(folder) / "case", smallest=False)
-            text.failure(record.as_dict())
+            record = record_of(plant, Path(folder) / "case", smallest=False).as_dict()
+            found, entered = entered, told
+            text.failure(record)
         finally:
             sys.setprofile(None)
-    return {name for name in entered if (HOME.parent / f"{name.replace('.', '/')}.py").is_file()}
+    return tuple({name for name in names if file_of(name).is_file()} for names in (found, told))
 
 
 if __name__ == "__main__":
