@@ -14,7 +14,7 @@ from conformance.commands import add_store, option_types
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
-    from conformance.versions.wanted import Environment, Wanted
+    from conformance.versions.environments import Environment, Wanted
 
     Make = Callable[[Wanted], Environment]
     Ask = Callable[[Environment, str], Path]
@@ -65,7 +65,7 @@ def run(given: argparse.Namespace) -> int:
     """0 where every cell came out alike and as declared in all versions, 1 where not, or where the release at which a
     cell changed was found."""
     from conformance.errors import UserError
-    from conformance.versions.bisection import bisected
+    from conformance.versions.environments import bisected
 
     wanted, make, ask = _of_torch(given) if given.exporter else _of_a_runtime(given)
     if given.bisect is None:
@@ -81,7 +81,7 @@ def _of_a_runtime(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
     from conformance.bundle.bundle_layout import Bundle
     from conformance.errors import UserError
     from conformance.versions import runtimes
-    from conformance.versions.wanted import wanted_of
+    from conformance.versions.environments import wanted_of
 
     for option in ("cases", "precision", "examples", "processes"):
         if getattr(given, option) is not None:
@@ -101,7 +101,7 @@ def _of_a_runtime(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
 def _of_torch(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
     from conformance.errors import UserError
     from conformance.versions import torch_releases
-    from conformance.versions.wanted import wanted_of
+    from conformance.versions.environments import wanted_of
 
     if given.bundle is not None:
         raise UserError(f"{given.bundle}: with --exporter the suite is run, and no bundle; --cases names case files")

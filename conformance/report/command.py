@@ -48,7 +48,7 @@ def report(
         data = as_data(runs, changes)
         _write(json_, with_records(data, data.pop("records")))
     if sarif is not None:
-        from conformance.report.sarif import sarif as as_sarif
+        from conformance.report.annotations import sarif as as_sarif
 
         version = str((header.get("environment") or {}).get("conformance"))
         _write(sarif, [json.dumps(as_sarif(records, version), indent=1) + "\n"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.runtimes import registry
-from conformance.versions import pip
-from conformance.versions.wanted import Environment, Wanted
+from conformance.versions import environments
+from conformance.versions.environments import Environment, Wanted
 
 NEEDED = ("numpy>=1.26", "onnx>=1.20", "onnxruntime>=1.23")
 """What a replay imports (``pyproject.toml``); a package whose version is asked for has no other bound."""
@@ -23,13 +23,13 @@ PACKAGES = {
 def made(wanted: Wanted, home: Path) -> Environment:
     """The environment of a version, made below ``home`` or brought up to date there. Raises UserError where pip has
     no such version for this Python."""
-    folder = home / f"{wanted.package}-{wanted.version.replace('*', 'x')}-py{pip.PYTHON}"
+    folder = home / f"{wanted.package}-{wanted.version.replace('*', 'x')}-py{environments.PYTHON}"
     python = folder / "bin" / "python"
     if not python.exists():
-        python = pip.venv(folder)
+        python = environments.venv(folder)
     others = [need for need in NEEDED if re.split(r"\W", need)[0] != wanted.package]
-    pip.install(python, [wanted.requirement, *others], wanted.requirement, "--only-binary", ":all:")
-    return Environment(wanted, python, pip.add_this_package(python, wanted.package))
+    environments.install(python, [wanted.requirement, *others], wanted.requirement, "--only-binary", ":all:")
+    return Environment(wanted, python, environments.add_this_package(python, wanted.package))
 
 
 def replayed(environment: Environment, bundle: Path, words: str, report: Path, timeout: float) -> Path:
@@ -39,7 +39,7 @@ def replayed(environment: Environment, bundle: Path, words: str, report: Path, t
         str(environment.python), "-m", "conformance", "replay", str(bundle), "--runtime", environment.wanted.name,
         "--report", str(place), "--cell-timeout", str(timeout), *(["-k", words] if words else []),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, env=pip.clean_environment())
+    done = subprocess.run(command, capture_output=True, text=True, env=environments.clean_environment())
     if done.returncode not in (0, 1, 5):
         said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["nothing"]
         raise UserError(f"{environment.name}: the replay ended with {done.returncode} and said: {said[-1]}")

@@ -18,8 +18,8 @@ from packaging.version import Version
 
 from conformance.disk.locks import InUse, exclusive
 from conformance.errors import UserError
-from conformance.versions import pip
-from conformance.versions.wanted import Environment, Wanted, fitting
+from conformance.versions import environments
+from conformance.versions.environments import Environment, Wanted, fitting
 
 TORCH = "torch"
 PACKAGES = {TORCH: TORCH}
@@ -59,7 +59,7 @@ def made(
         known.setdefault(str(canonicalize_name(found.name)), found)  # the first on the path is what is imported
     if _public(release) == _public(known[TORCH].version):
         return Environment(wanted, Path(sys.executable), release)
-    folder = home / f"{TORCH}-{release}-py{pip.PYTHON}"
+    folder = home / f"{TORCH}-{release}-py{environments.PYTHON}"
     home.mkdir(parents=True, exist_ok=True)
     with exclusive(home / f"{folder.name}.lock"):
         python = folder / "bin" / "python"
@@ -69,12 +69,14 @@ def made(
             _make_room(home, tell, free)
             tell(f"{TORCH} {release}: an environment is made in {folder}, of some 5 GB")
             try:
-                pip.install(pip.venv(folder), requirements, f"{TORCH} {release}", "--no-cache-dir", "--prefer-binary")
+                environments.install(
+                    environments.venv(folder), requirements, f"{TORCH} {release}", "--no-cache-dir", "--prefer-binary"
+                )
                 (folder / _COMPLETE).write_text("\n".join(requirements), encoding="utf-8")
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)  # half of 5 GB is of no use to anybody
                 raise
-        pip.add_this_package(python, TORCH)
+        environments.add_this_package(python, TORCH)
     return Environment(wanted, python, release)
 
 
@@ -120,11 +122,13 @@ def _keep(environment: Environment) -> Iterator[None]:
 
 def _release(wanted: Wanted) -> str:
     """The newest release of the version that is wanted."""
-    releases = pip.available(TORCH)
+    releases = environments.available(TORCH)
     found = max(fitting(releases, wanted), default=None)
     if found is None:
         known = ", ".join(releases[-4:])
-        raise UserError(f"--exporter: pip has no {wanted.requirement} for Python {pip.PYTHON}; it has {known}")
+        raise UserError(
+            f"--exporter: pip has no {wanted.requirement} for Python {environments.PYTHON}; it has {known}"
+        )
     if Version(releases[found]) < Version(LEAST):
         raise UserError(f"--exporter: {TORCH} {releases[found]} is too old; the suite runs with {LEAST} and later")
     return releases[found]

@@ -7,7 +7,7 @@ import pytest
 from conformance.records import text
 from conformance.records.sanitize import block, visible
 from conformance.report import annotations
-from conformance.report.sarif import sarif
+from conformance.report.annotations import sarif
 from tests.kit.runs import run_command
 from tests.report.support import HOSTILE, change, failed, hostile, hostile_change, record
 from tests.report.test_command import write_run

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.versions import bisection, runtimes, torch_releases
-from conformance.versions.wanted import Environment, Wanted
+from conformance.versions import environments, runtimes, torch_releases
+from conformance.versions.environments import Environment, Wanted
 from tests.versions.support import StandIn, python, wheel
 
 TORCHES = ("2.8.0", "2.9.0", "2.10.0", "2.10.1", "2.11.0", "2.10.1+cpu")
@@ -25,7 +25,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         def available(package: str) -> list[str]:
             return releases
 
-        for module, function in ((runtimes, made), (torch_releases, made), (bisection, available)):
+        for module, function in ((runtimes, made), (torch_releases, made), (environments, available)):
             monkeypatch.setattr(module, function.__name__, function)
 
     return use

@@ -12,8 +12,8 @@ import pytest
 from conformance import HOME, cli
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
-from conformance.versions import pip, torch_releases
-from conformance.versions.wanted import Environment, Wanted
+from conformance.versions import torch_releases
+from conformance.versions.environments import PYTHON, Environment, Wanted
 from tests.kit.cases import write_case
 from tests.test_packaging import project
 from tests.versions.support import BODY, CELL, FAILED, StandIn, changed, leaves, python, versions_in
@@ -46,7 +46,7 @@ def made(home: Path, version: str, tell: Any = print, free: int = 10**10, here: 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Environment:
     """An environment of an earlier call, whose suite runs until there is a file ``go``."""
-    folder = tmp_path / "environments" / f"torch-2.9.0-py{pip.PYTHON}"
+    folder = tmp_path / "environments" / f"torch-2.9.0-py{PYTHON}"
     wait = f"touch '{tmp_path}/started'; while [ ! -e '{tmp_path}/go' ]; do sleep 0.02; done; mkdir -p \"$report\""
     found = Environment(torch("2.9.0"), python(folder / "bin" / "python", wait), "2.9.0")
     (folder / "complete.txt").write_text("torch===2.9.0\n", encoding="utf-8")
@@ -61,13 +61,13 @@ def test_only_torch_differs_in_an_environment_which_is_made_once_and_never_taken
     assert versions_in(found.python) == {
         "torch": "2.10.1", "cuda_parts": "1.0", "vision": "0.1", "arrays": "1.0",
     }, "the build without a label, what it brings, the vision that admits it, and arrays as here"  # fmt: skip
-    assert (found.python.parent.parent / f"lib/python{pip.PYTHON}/site-packages/conformance/cli.py").is_file()
+    assert (found.python.parent.parent / f"lib/python{PYTHON}/site-packages/conformance/cli.py").is_file()
     assert told[0] == "mine is not taken along: it was installed from a folder or a repository"
     assert len(told) == 2 and "of some 5 GB" in told[1]
 
     again = made(home, "2.10.1", told.append)
     assert (again, len(told)) == (Environment(torch("2.10.1"), found.python, "2.10.1"), 2), "it was there"
-    (home / f"torch-2.10.1-py{pip.PYTHON}" / "complete.txt").unlink()
+    (home / f"torch-2.10.1-py{PYTHON}" / "complete.txt").unlink()
     made(home, "2.10.1", told.append)
     assert len(told) == 3, "what is not said to be complete is made again"
 
@@ -78,7 +78,7 @@ def test_the_torch_that_is_installed_needs_no_environment(wheels, tmp_path):
 
 
 @pytest.mark.parametrize(("version", "text"), [
-    ("2.12.*", f"pip has no torch==2.12.* for Python {pip.PYTHON}; it has 2.9.0, 2.10.0, 2.10.1, 2.11.0"),
+    ("2.12.*", f"pip has no torch==2.12.* for Python {PYTHON}; it has 2.9.0, 2.10.0, 2.10.1, 2.11.0"),
     ("2.8.0", "torch 2.8.0 is too old; the suite runs with 2.9 and later"),
 ])  # fmt: skip
 def test_a_release_that_cannot_be_had_is_one_sentence(wheels, tmp_path, version, text):

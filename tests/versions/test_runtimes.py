@@ -9,8 +9,7 @@ from conformance import cli
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
 from conformance.versions import runtimes
-from conformance.versions.bisection import between
-from conformance.versions.wanted import Environment, Wanted
+from conformance.versions.environments import Environment, Wanted, between
 from tests.test_bundle import pack
 from tests.versions.support import BODY, CELL, FAILED, StandIn, changed, leaves, versions_in
 
