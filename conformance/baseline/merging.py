@@ -70,7 +70,7 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
     if not allow_mixed:
         _refuse_mixed(parts)
         _refuse_two(parts, "conformance itself", _own_code)
-    _refuse_two(parts, "the case files", _case_files)
+    _refuse_two(parts, "the case files", lambda part: (part.header.get("shard") or {}).get("files"))
     _refuse_other_files(parts)
     _refuse_other_cuts(parts)
     _write(parts, out, [*unfinished, *missing])
@@ -137,10 +137,6 @@ def _refuse_two(parts: Sequence[Part], what: str, state: Callable[[Part], str | 
 
 def _own_code(part: Part) -> str | None:
     return part.environment.get("code")
-
-
-def _case_files(part: Part) -> str | None:
-    return (part.header.get("shard") or {}).get("files")
 
 
 def _refuse_other_files(parts: Sequence[Part]) -> None:

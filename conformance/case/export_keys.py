@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.field_types import DottedName, FilesBeside, Listed, Once, OperatorName, Says
+from conformance.case.field_types import DottedName, FilesBeside, Listed, Once, OperatorName, Says, with_key
 from conformance.case.words import Exporter
 
 
@@ -21,12 +21,8 @@ class Symbolic(Says):
     """Tensor inputs of the operator that the symbolic may ignore, each with the reason."""
 
 
-def _spell_out_symbolic(value: object) -> object:
-    return {"function": value} if isinstance(value, str) else value
-
-
 SymbolicOrFunction: TypeAlias = Annotated[
-    Symbolic, BeforeValidator(_spell_out_symbolic, json_schema_input_type=Symbolic | str)
+    Symbolic, BeforeValidator(with_key("function"), json_schema_input_type=Symbolic | str)
 ]
 """A symbolic, or its function alone."""
 

@@ -1,9 +1,7 @@
 """Define what the models of case files are built of.
 
-The closed mapping, and small texts, parsed as the file is read. Each small text is a type for pydantic's fields, with
-the JSON Schema of what the author writes.
-
-Each small text is a type for pydantic's fields, with the JSON Schema of what the author writes.
+The closed mapping, and small texts, parsed as the file is read. Each small text is a type for pydantic's fields,
+with the JSON Schema of what the author writes.
 """
 
 from __future__ import annotations
@@ -64,28 +62,20 @@ class _Parsed:
         return self.parse(value)
 
 
-def _dotted(value: object) -> str:
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(value)):
-        raise ValueError(f"{shown(value)} is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
-    return str(value)
+def _text(pattern: str, otherwise: str, types: tuple[str, ...] = ("string",), schema: str | None = None) -> _Parsed:
+    """A text of a pattern, which the ``schema`` may have shorter; ``otherwise`` is what is said of another one."""
+
+    def parse(value: object) -> str:
+        if not re.fullmatch(pattern, str(value)):
+            raise ValueError(f"{shown(value)} {otherwise}")
+        return str(value)
+
+    return _Parsed(parse, types, f"^{schema or pattern}$")
 
 
-def _submodule(value: object) -> str:
-    if not re.fullmatch(r"\w+(\.\w+)*", str(value)):
-        raise ValueError(f"{shown(value)} is no path of a submodule, such as encoder.layer.0")
-    return str(value)
-
-
-def _word(value: object) -> str:
-    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", str(value)):
-        raise ValueError(f"{shown(value)} is not a name: a letter, then at most 63 letters, digits and _")
-    return str(value)
-
-
-def _choice_name(value: object) -> str:
-    if not re.fullmatch(r"[\w.]+", str(value)):
-        raise ValueError(f"{shown(value)} names no choice: letters, digits, _ and .")
-    return str(value)
+def with_key(key: str) -> Callable[[object], object]:
+    """Return what makes a text that stands alone the value of a key."""
+    return lambda value: {key: value} if isinstance(value, str) else value
 
 
 def _beside(value: object) -> str:
@@ -94,27 +84,9 @@ def _beside(value: object) -> str:
     return str(value)
 
 
-def _operator_name(value: object) -> str:
-    if not re.fullmatch(r"\w+::\w+(\.\w+)?", str(value)):
-        raise ValueError(f"{shown(value)} is not namespace::operator, such as aten::asinh")
-    return str(value)
-
-
-def _tensor_name(value: object) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*", str(value)):
-        raise ValueError(f"{shown(value)} is not a name: a letter, then letters, digits, _ and .")
-    return str(value)
-
-
 def _returned(value: object) -> str:
     if isinstance(value, bool) or not PATH.fullmatch(str(value)):
         raise ValueError(f"{shown(value)} is no path into what forward returns, such as logits, 0 or past.0.key")
-    return str(value)
-
-
-def _precision(value: object) -> str:
-    if not re.fullmatch(r"fp32|(fp16|int8)(-[a-z0-9_]+)?", str(value)):
-        raise ValueError(f"{shown(value)} is not a precision: fp32, fp16, int8, or a variant such as int8-entropy")
     return str(value)
 
 
@@ -146,15 +118,23 @@ def _memory(value: object) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-Word: TypeAlias = Annotated[str, _Parsed(_word, pattern=r"^[A-Za-z_]\w*$")]
-ChoiceName: TypeAlias = Annotated[str, _Parsed(_choice_name, pattern=r"^[\w.]+$")]
+_NAME = r"[A-Za-z_]\w*"
+Word: TypeAlias = Annotated[
+    str, _text(r"[A-Za-z_]\w{0,63}", "is not a name: a letter, then at most 63 letters, digits and _", schema=_NAME)
+]
+ChoiceName: TypeAlias = Annotated[str, _text(r"[\w.]+", "names no choice: letters, digits, _ and .")]
 FilesBeside: TypeAlias = Annotated[str, _Parsed(_beside)]
-DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
-SubmodulePath: TypeAlias = Annotated[str, _Parsed(_submodule, ("string", "integer"), r"^\w+(\.\w+)*$")]
+_NOT_DOTTED = "is not file.name; symbolics.asinh means asinh in the symbolics.py beside"
+DottedName: TypeAlias = Annotated[str, _text(rf"{_NAME}(\.{_NAME})+", _NOT_DOTTED)]
+_NO_SUBMODULE = "is no path of a submodule, such as encoder.layer.0"
+SubmodulePath: TypeAlias = Annotated[str, _text(PATH.pattern, _NO_SUBMODULE, ("string", "integer"))]
 ReturnedPath: TypeAlias = Annotated[str, _Parsed(_returned, ("string", "integer"), f"^{PATH.pattern}$")]
-OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
-TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
-PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
+_NO_OPERATOR = "is not namespace::operator, such as aten::asinh"
+OperatorName: TypeAlias = Annotated[str, _text(r"\w+::\w+(\.\w+)?", _NO_OPERATOR)]
+_NO_TENSOR = "is not a name: a letter, then letters, digits, _ and ."
+TensorName: TypeAlias = Annotated[str, _text(r"[A-Za-z_][\w.]*", _NO_TENSOR)]
+_NO_PRECISION = "is not a precision: fp32, fp16, int8, or a variant such as int8-entropy"
+PrecisionName: TypeAlias = Annotated[str, _text(r"(fp32|(fp16|int8)(-[a-z0-9_]+)?)", _NO_PRECISION)]
 Requirement: TypeAlias = Annotated[str, _Parsed(_requirement)]
 Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
 Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]

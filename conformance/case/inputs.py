@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from conformance.case.dims import Expression
-from conformance.case.field_types import DottedName, Says, Size, Type, Word
+from conformance.case.field_types import DottedName, Says, Size, Type, Word, with_key
 from conformance.case.limits import DRAWN
 from conformance.errors import shown
 
@@ -50,10 +50,6 @@ class Normal(Says):
     std: float = Field(1.0, gt=0, allow_inf_nan=False)
 
 
-def _spell_out_values(value: object) -> object:
-    return {"python": value} if isinstance(value, str) else value
-
-
 class Values(Says):
     """Set where the values of an input come from; exactly one key is given."""
 
@@ -90,7 +86,7 @@ class Values(Says):
 
 class Input(Says):
     type: Type
-    values: Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None = None
+    values: Annotated[Values, BeforeValidator(with_key("python"), json_schema_input_type=Values | str)] | None = None
     """Where values come from; without it, floats are standard normal and bools random. Required for integers, since
     they may be indices."""
     as_: Word | None = Field(None, alias="as")
@@ -125,13 +121,9 @@ _STRUCTURE = {"type": "object", "propertyNames": {"not": {"enum": ["type", "valu
 """The JSON Schema of a mapping that holds inputs: none that was meant to be one."""
 
 
-def _spell_out_input(value: object) -> object:
-    return {"type": value} if isinstance(value, str) else value
-
-
 _Structure: TypeAlias = list[Any] | Annotated[dict[str, Any], WithJsonSchema(_STRUCTURE)] | None
 InputOrType: TypeAlias = Annotated[
-    Input, BeforeValidator(_spell_out_input, json_schema_input_type=Input | str | _Structure)
+    Input, BeforeValidator(with_key("type"), json_schema_input_type=Input | str | _Structure)
 ]
 """An input, or its type alone. What holds several is taken apart before (``case.structure``)."""
 

@@ -19,6 +19,7 @@ from conformance.case.field_types import (
     Short,
     SizeRange,
     TensorName,
+    with_key,
 )
 from conformance.case.words import Check, Exporter, Fault, Regime, Runtime, Special, Stage, base_of
 from conformance.compare.noise import NOISE_LIMITS
@@ -150,10 +151,6 @@ class Rows(Says):
         return self
 
 
-def _spell_out_rows(value: object) -> object:
-    return {"match": value} if isinstance(value, str) else value
-
-
 _InOrder = Literal["in order", "in any order"]
 
 
@@ -162,7 +159,7 @@ class Output(Says):
 
     name: TensorName
     """The output's name in the graph."""
-    rows: Annotated[Rows, BeforeValidator(_spell_out_rows, json_schema_input_type=Rows | _InOrder)] = Rows(
+    rows: Annotated[Rows, BeforeValidator(with_key("match"), json_schema_input_type=Rows | _InOrder)] = Rows(
         match="in order"
     )
     """``in order``, which goes without saying; ``in any order``: compare as a set of rows along the first axis (NMS,
@@ -190,11 +187,7 @@ class Output(Says):
         return self
 
 
-def _spell_out_output(value: object) -> object:
-    return {"name": value} if isinstance(value, str) else value
-
-
-OutputOrName: TypeAlias = Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]
+OutputOrName: TypeAlias = Annotated[Output, BeforeValidator(with_key("name"), json_schema_input_type=Output | str)]
 """An output, or its name alone."""
 
 

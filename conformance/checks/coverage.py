@@ -204,15 +204,11 @@ def _apart(verify: Verifier) -> frozenset[int]:
 
 def _trial(verify: Verifier, own: Reference, draw: Draw, inputs: Inputs, zeroed: Zeroed) -> Trial:
     """A draw with ``own`` run on it; Stopped where PyTorch raises."""
-    example = Example(draw, partial(_self, inputs), partial(_answers, verify), verify.conditioning)
+    example = Example(draw, lambda: inputs, partial(_answers, verify), verify.conditioning)
     wanted = [array.copy() for array in example.wanted]
     size = sum(array.size for array in inputs.values())
     run, notices = partial(_run, own, inputs), partial(_notices, verify, example)
     return Trial(run, wanted, notices, _apart(verify), zeroed, size)
-
-
-def _self(inputs: Inputs) -> Inputs:
-    return inputs
 
 
 def _answers(verify: Verifier, inputs: Inputs) -> Answers:

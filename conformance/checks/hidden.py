@@ -67,17 +67,16 @@ def compare_hidden(run: CellRun, paths: Collection[str]) -> dict[str, State]:
     if model not in known:
         folder = run.settings.store.parent / "coverage"
         key = hashlib.sha256(repr(("hidden", run.key, *paths)).encode()).hexdigest()[:32]
-        ask = partial(aside.ask, lambda: _compared(run, paths), SECONDS)
-        kept = attempt(lambda: run.keeping.kept(folder, key, lambda: _as_values(ask())))
+
+        def question() -> dict[str, Any]:
+            return {path: [*astuple(state)] for path, state in _compared(run, paths).items()}
+
+        kept = attempt(lambda: run.keeping.kept(folder, key, partial(aside.ask, question, SECONDS)))
         if isinstance(kept, Exception):  # this adds to what outputs show, and must not be a failure of its own
             known[model] = dict.fromkeys(paths, State(None, describe(kept, run.cell.case.folder)))
         else:
             known[model] = {path: State(*values) for path, values in kept.items()}
     return known[model]
-
-
-def _as_values(states: Mapping[str, State]) -> dict[str, Any]:
-    return {path: [*astuple(state)] for path, state in states.items()}
 
 
 def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:

@@ -76,7 +76,7 @@ def changed_since(
         folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in paths}
         known = {cell.id: last[cell.id] for cell in cells if cell.id in last} if last else {}
         seen = [(cell, run.observed) for cell in cells if (run := known.get(cell.id)) and run.observed is not None]
-        used = {_used_path(cell, name) for cell, observed in seen for name in _names(observed)}
+        used = {Now(cell.case.folder.resolve()).place(name) for cell, observed in seen for name in _names(observed)}
         within = {Path(file).relative_to(top) for file in used if Path(file).is_relative_to(top)}
         _extract(top, revision, [_inside(folder, top) for folder in folders], within, before)
         everywhere = list(pins.differences(before, top, [_inside(folder, top) for folder in folders]))
@@ -247,10 +247,6 @@ class _Then(Now):
 def _names(known: Observed) -> Iterator[str]:
     yield from (name.removesuffix("/*") for name in known.files)
     yield from (*known.parts, *known.folders, *known.missing)
-
-
-def _used_path(cell: Cell, name: str) -> str:
-    return Now(cell.case.folder.resolve()).place(name)
 
 
 def _since(known: Observed, home: Path, top: Path, before: Path) -> Iterator[str]:

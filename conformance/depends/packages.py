@@ -253,17 +253,13 @@ def now(name: str) -> str | None:
 
 
 @cache
-def _root_of_folder(folder: str) -> str | None:
+def _root_of(folder: str) -> str | None:
+    """The folder of installed distributions in which a file or folder lies, or which it is."""
     parent = os.path.dirname(folder)  # noqa: PTH120
-    above = None if parent == folder else _root_of_folder(parent)
+    above = None if parent == folder else _root_of(parent)
     if above is not None:
         return above
     return folder if os.path.basename(folder) in ("site-packages", "dist-packages") or folder in _roots() else None  # noqa: PTH119
-
-
-def _root_of(file: str) -> str | None:
-    """The folder of installed distributions in which a file lies, or which it is."""
-    return _root_of_folder(file)
 
 
 def _roots() -> set[str]:
@@ -309,5 +305,5 @@ def read() -> None:
 
 def forget() -> None:
     """Forget what is known of installations, as where packages were installed meanwhile."""
-    for function in (_content, _metadata, base, root_of, of_start, of_metadata, _root_of_folder, _owners_below):
+    for function in (_content, _metadata, base, root_of, of_start, of_metadata, _root_of, _owners_below):
         function.cache_clear()

@@ -38,7 +38,7 @@ class Terminal:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, "conformance", None)
         error = None
-        if record is not None and not _is_of(report, record["id"]):
+        if record is not None and not report.nodeid.rpartition("::test_")[2].startswith(record["id"]):
             self._session.mixed_up = True
             error, reason = "BadAnswer", f"its test came with the record of {record['id']}"
         elif record is None and report.failed and report.when not in ("setup", "call", "teardown"):
@@ -88,14 +88,6 @@ class Terminal:
             terminalreporter.section("since the baseline")
             for line in session.gating.lines(width):
                 write(line)
-
-
-def _is_of(report: pytest.TestReport, id: str) -> bool:
-    """Return whether the test is that of the cell.
-
-    After the cell's id, xdist may name a group.
-    """
-    return report.nodeid.rpartition("::test_")[2].startswith(id)
 
 
 def _cell_part(report: pytest.TestReport) -> str:

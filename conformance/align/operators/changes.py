@@ -41,7 +41,8 @@ def changes(scene: Scene) -> Iterator[Iterator[Change]]:
     """All changes by kind, the likeliest kinds first, and of each kind the last nodes first, but of what is inserted
     the first: what is forgotten mostly belongs to what PyTorch's operator is given."""
     backward = [index for index in reversed(range(len(scene.nodes))) if scene.nodes[index].op_type != "Constant"]
-    for kind in (_attributes, _swapped, _constants, _operators, added, lacking, inserted, _formulas, _replaced):
+    constants, formulas = (partial(_other_constants, others) for others in (_of_the_call, _of_formulas))
+    for kind in (_attributes, _swapped, constants, _operators, added, lacking, inserted, formulas, _replaced):
         order = backward[::-1] if kind is inserted else backward
         yield itertools.chain.from_iterable(map(partial(kind, scene), order))
 
@@ -123,19 +124,10 @@ def _swapped(scene: Scene, index: int) -> Iterator[Change]:
             )
 
 
-def _constants(scene: Scene, index: int) -> Iterator[Change]:
-    """Another small constant in the place of one; whoever else reads that keeps it."""
-    yield from _other_constants(scene, index, _of_the_call)
-
-
-def _formulas(scene: Scene, index: int) -> Iterator[Change]:
-    """The same with numbers that formulas have."""
-    yield from _other_constants(scene, index, _of_formulas)
-
-
 def _other_constants(
-    scene: Scene, index: int, others: Callable[[list[Any], Scene], Iterator[list[Any]]]
+    others: Callable[[list[Any], Scene], Iterator[list[Any]]], scene: Scene, index: int
 ) -> Iterator[Change]:
+    """Another small constant in the place of one; whoever else reads that keeps it."""
     node = scene.nodes[index]
     for slot, name in enumerate(node.input):
         value = scene.constants.get(name)

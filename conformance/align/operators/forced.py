@@ -184,7 +184,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
             operator, tensor, "shape", got=list(got.shape), wanted=list(wanted.shape), instead=wanted
         )
         return None
-    if wanted.dtype == np.float64 and not _is_tensor(right):
+    if wanted.dtype == np.float64 and not hasattr(right, "dtype"):
         wanted = wanted.astype(got.dtype)
     if got.dtype.kind != wanted.dtype.kind and not _holds(got, wanted):
         step.parting = Parting(
@@ -232,10 +232,6 @@ def _form(operator: Operator, tensor: str, right: Any, got: Array, wanted: Array
         operator, tensor, how, got=forms[how][0], wanted=forms[how][1], value=torch.from_numpy(got.copy()),
         instead=wanted,
     )  # fmt: skip
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "dtype")
 
 
 def _holds(got: Array, wanted: Array) -> bool:

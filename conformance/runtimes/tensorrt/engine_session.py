@@ -172,7 +172,7 @@ class TensorRTSession:
         outputs = []
         for name in self._outputs:
             array = np.empty(self._output_shape(name), dtype=self._dtypes[name])
-            download(array, self._output_buffer(name), self._stream)
+            download(array, self._memory.at_least(name, 0), self._stream)
             outputs.append(array)
         self._stream.synchronize()
         return [
@@ -226,9 +226,6 @@ class TensorRTSession:
             self._stream.synchronize()
             return tuple(self._allocators[name].shape)
         return shape
-
-    def _output_buffer(self, name: str) -> Any:
-        return self._memory.at_least(name, 0)
 
     # ---- measuring -----------------------------------------------------------------------------------
 
