@@ -207,7 +207,7 @@ def _trial(verify: Verifier, own: Reference, draw: Draw, inputs: Inputs, zeroed:
     example = Example(draw, lambda: inputs, partial(_answers, verify), verify.conditioning)
     wanted = [array.copy() for array in example.wanted]
     size = sum(array.size for array in inputs.values())
-    run, notices = partial(_run, own, inputs), partial(_notices, verify, example)
+    run, notices = partial(own.afresh, inputs), partial(_notices, verify, example)
     return Trial(run, wanted, notices, _apart(verify), zeroed, size)
 
 
@@ -215,14 +215,8 @@ def _answers(verify: Verifier, inputs: Inputs) -> Answers:
     """Return what PyTorch gives, in place of what a converted model means too: it is asked whether a wrong module
     shows."""
     reference = verify.reference
-    reference.restore()
-    wanted = reference(inputs)
+    wanted = reference.afresh(inputs)
     return wanted, (lambda: wanted) if verify.cell.converted else partial(reference.oracle, inputs)
-
-
-def _run(own: Reference, inputs: Inputs) -> list[Array]:
-    own.restore()
-    return own(inputs)
 
 
 def _notices(verify: Verifier, example: Example, got: list[Array]) -> bool:

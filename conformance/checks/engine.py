@@ -24,15 +24,13 @@ ROWS = 4
 def trial_of(run: CellRun, verify: Verifier, draws: Draws) -> Trial:
     """The trial of a cell's engine; ``verify`` knows what decides on its outputs."""
     inputs = run.prepared.maker(draws.first())
-    run.reference.restore()
-    judge = verify.judge_of(run.reference(inputs))
+    judge = verify.judge_of(run.reference.afresh(inputs))
     batches = {batch: batched for batch in BATCHES if (batched := _batched(run, batch)) is not None}
     several = _batched(run, ROWS)
     if several is None:
         return Trial(inputs, judge, batches=batches)
     rows = {name: np.repeat(array[:1], len(array), axis=0) for name, array in several.items()}
-    run.reference.restore()
-    outputs = run.reference(rows)
+    outputs = run.reference.afresh(rows)
     equal = [
         index
         for index, array in enumerate(outputs)

@@ -19,7 +19,6 @@ from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
 from conformance.errors import Stopped
 from conformance.export.model_store import Stored
-from conformance.plan.expected import fails_as_declared
 from conformance.records.explanation import Explanation, Failure, Shows, greatest
 from conformance.records.record import Witness
 from conformance.runtimes import registry
@@ -40,7 +39,7 @@ class CaseExplainer(Explainer):
     def __init__(self, run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> None:
         """``stored`` is the exported model of the cell, ``converted`` what became of it at another precision."""
         super().__init__(run.record, verify, whom_to_ask(run, verify, stored, converted))
-        self._settings, self._verify, self._dims = run.settings, verify, run.dims()
+        self._settings, self._outcomes, self._verify, self._dims = run.settings, run.outcomes, verify, run.dims()
         verify.expects = self.is_declared
 
     def is_put_off(self, stop: Stopped) -> bool:
@@ -60,7 +59,7 @@ class CaseExplainer(Explainer):
 
     def is_declared(self, stop: Stopped) -> bool:
         """Return whether the case says that the whole cell fails like this."""
-        return fails_as_declared(self._verify.cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
+        return self._outcomes.is_declared(stop)
 
     def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         """The smallest shape, by bisection, and then the simplest values with the same failure."""

@@ -16,7 +16,7 @@ from typing import Any
 from conformance.align.operators.captured_program import Operator, Unable
 from conformance.align.operators.first_operator import of_operator
 from conformance.align.operators.refused_operator import stopped_export
-from conformance.arrays import Array, Inputs, same
+from conformance.arrays import Array, same
 from conformance.case.export_keys import TorchScript
 from conformance.checks.models import CellRun
 from conformance.checks.refused import SECONDS, note_refused_model, placed
@@ -80,18 +80,13 @@ def _check_unused(run: CellRun) -> None:
     if not unused:
         return
     sizes, inputs = run.prepared.trace(), run.prepared.inputs()
-    right = _answers(run, inputs)
+    right = run.reference.afresh(inputs)
     for name in unused:
         for seed in range(OTHER_VALUES):
             others = run.prepared.maker(Draw(sizes, "plain", seed))
-            if not same(right, _answers(run, {**inputs, name: others[name]})):
+            if not same(right, run.reference.afresh({**inputs, name: others[name]})):
                 text = f"forward does use {name}: its outputs depend on it; take it out of unused"
                 raise Stopped("declare", "UsedInput", text, "case")
-
-
-def _answers(run: CellRun, inputs: Inputs) -> list[Array]:
-    run.reference.restore()
-    return run.reference(inputs)
 
 
 def _check_second_trace(run: CellRun, stored: Stored) -> None:

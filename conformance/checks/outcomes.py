@@ -44,6 +44,7 @@ class Outcomes:
         self._folder = settings.outcomes if settings.random is None and settings.observe else None
 
     def is_declared(self, stop: Stopped) -> bool:
+        """Return whether the case says that the whole cell fails like this."""
         return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
 
     def _declared_fault(self, stop: Stopped) -> str | None:

@@ -154,8 +154,7 @@ def _eagerly(run: ExportedCell) -> _Watch:
     run.set_apart()
     learn_places()
     inputs, watch = run.prepared.inputs(), _Watch()
-    run.reference.restore()
-    run.reference(inputs)
+    run.reference.afresh(inputs)
     run.reference.restore()
     with watch:
         run.reference(inputs)

@@ -80,8 +80,7 @@ class Prepared:
     def answer(self, *, odd: bool = False) -> list[Array]:
         """Return what PyTorch gives for the inputs to export with; asked once for all models of the case."""
         if odd not in self._answers:
-            self.reference.restore()
-            self._answers[odd] = self.reference(self.inputs(odd=odd))
+            self._answers[odd] = self.reference.afresh(self.inputs(odd=odd))
         return self._answers[odd]
 
     def see_lengths(self) -> None:

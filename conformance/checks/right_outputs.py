@@ -36,8 +36,7 @@ def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
 
 def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -> None:
     """Stopped at ``declare`` where PyTorch's outputs are not those of an earlier call with the same inputs."""
-    reference.restore()
-    hold_alike(reference, reference(inputs), before)
+    hold_alike(reference, reference.afresh(inputs), before)
 
 
 def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Array]) -> None:

@@ -36,7 +36,6 @@ from conformance.compare.tolerance import Tolerance
 from conformance.depends.dependency_files import imported
 from conformance.errors import Stopped, attempt, or_else, summarize
 from conformance.explain.search import OutOfTime
-from conformance.plan.expected import fails_as_declared
 from conformance.records.explanation import unexplained
 from conformance.records.record import cause_of_export
 from conformance.runtimes import opener
@@ -166,7 +165,7 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
     refused = stop.stage == "check" and (stop.details.get("operator") or {}).get("how") == "refused"
     if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
         return
-    if fails_as_declared(cell, settings.instructions, stop.stage, stop.error, stop.reason):
+    if run.outcomes.is_declared(stop):
         return
     if settings.explain == "later":
         unexplained(stop, known=stop.fault)

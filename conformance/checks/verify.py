@@ -176,8 +176,7 @@ class Verifier(Comparer):
         if self._first is not None and inputs is self._first[1]:
             (_, _, wanted), self._first = self._first, None
             return wanted
-        self.reference.restore()
-        return self.reference(inputs)
+        return self.reference.afresh(inputs)
 
     def of_pytorch(self, example: Example) -> list[Array]:
         """PyTorch's outputs in float32, whatever the example is compared with."""
@@ -241,11 +240,7 @@ class Verifier(Comparer):
 
     def _repeats(self, inputs: Inputs, wanted: Sequence[Array]) -> bool:
         """Return whether PyTorch gives the same three times in a row, which a module that takes turns does not."""
-        return all(same(self._again(inputs), wanted) for _ in range(3))
-
-    def _again(self, inputs: Inputs) -> list[Array]:
-        self.reference.restore()
-        return self.reference(inputs)
+        return all(same(self.reference.afresh(inputs), wanted) for _ in range(3))
 
     def open_values(self, inputs: Inputs, wanted: Sequence[Array]) -> tuple[list[Array], set[str]]:
         """Return how far PyTorch parts from its own outputs, and the rules that leave it open (``left_open``)."""

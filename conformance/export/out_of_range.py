@@ -67,8 +67,7 @@ def taken_beyond(reference: Reference, maker: Maker, sizes: Sizes, times: float 
 def takes(reference: Reference, inputs: Inputs) -> bool:
     """Return whether PyTorch runs on these inputs and gives finite numbers."""
     try:
-        reference.restore()
-        outputs = reference(inputs)
+        outputs = reference.afresh(inputs)
     except Stopped:
         return False
     return all(bool(np.isfinite(array).all()) for array in outputs if array.dtype.kind == "f")

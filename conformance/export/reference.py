@@ -183,14 +183,18 @@ class Reference:
                 raise Stopped("declare", "NotDeterministic", text, "case")
         return self._again
 
+    def afresh(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All outputs of the module as it was built."""
+        self.restore()
+        return self(inputs)
+
     def once(self, inputs: Mapping[str, Array]) -> list[Array]:
         """Return the outputs for these inputs, of an earlier call where that was the last that was asked for so.
 
         The cells of a case ask for the same first draw, each for the module as it was built. Whoever takes these
         outputs for right asks once more whether the module still gives them."""
         if self._last is None or not same([*self._last[0].values()], [*inputs.values()]):
-            self.restore()
-            self._last = inputs, self(inputs)
+            self._last = inputs, self.afresh(inputs)
         return self._last[1]
 
     def _hold_layout(self, layout: list[int], arrays: list[Array]) -> None:

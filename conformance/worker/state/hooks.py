@@ -11,35 +11,23 @@ import logging
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from conformance.worker import uses
-from conformance.worker.state.setting import Setting, text
+from conformance.worker.state.setting import Setting, attribute, text
 
 
 def settings() -> Iterator[Setting]:
     for module, names in ((sys, ("excepthook", "unraisablehook")), (threading, ("excepthook",))):
         for name in names:
-            yield Setting(f"{module.__name__}.{name}", _getter(module, name), _setter(module, name), _kind)
+            yield attribute(module, name)
     yield Setting("sys.meta_path", lambda: [*sys.meta_path], _put_back_finders, _others, _with_libraries)
     yield Setting("sys.path_hooks", lambda: [*sys.path_hooks], _put_back_path_hooks, _others, _with_libraries)
     yield Setting("logging.disable", lambda: logging.root.manager.disable, logging.disable)
     yield Setting("the root logger's level", lambda: logging.root.level, logging.root.setLevel)
     yield Setting("the root logger's handlers", _handlers, _put_back_handlers, _others, _with_python)
     yield Setting("atexit.register", _at_exit, None, lambda value, _: f"{value[0]} functions", _with_imported)
-
-
-def _getter(module: Any, name: str) -> Callable[[], Any]:
-    return lambda: getattr(module, name, None)
-
-
-def _setter(module: Any, name: str) -> Callable[[Any], None]:
-    return lambda value: setattr(module, name, value)
-
-
-def _kind(value: Any, _: Any) -> str:
-    return "none" if value is None else type(value).__name__
 
 
 # ---- lists -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from conformance.worker.state.setting import Setting, text
+from conformance.worker.state.setting import Setting, attribute, kind_of, text
 
 # The C module beneath ``signal``, which makes an enumeration of each handler and takes ten times as long for it.
 _signal: Any = importlib.import_module("_signal")
@@ -33,10 +33,10 @@ def settings() -> Iterator[Setting]:
     yield Setting("os.umask", _umask, os.umask, lambda value, _: f"{value:#o}")
     yield Setting("sys.setrecursionlimit", sys.getrecursionlimit, sys.setrecursionlimit)
     yield Setting("sys.setswitchinterval", sys.getswitchinterval, sys.setswitchinterval)
-    yield Setting("sys.settrace", sys.gettrace, sys.settrace, _kind)
-    yield Setting("sys.setprofile", sys.getprofile, sys.setprofile, _kind)
+    yield Setting("sys.settrace", sys.gettrace, sys.settrace, kind_of)
+    yield Setting("sys.setprofile", sys.getprofile, sys.setprofile, kind_of)
     for name in ("stdin", "stdout", "stderr"):
-        yield Setting(f"sys.{name}", _getter(name), _setter(name), _kind)
+        yield attribute(sys, name)
     for number, name in ((1, "stdout"), (2, "stderr")):
         yield Setting(f"the descriptor of {name}", _file(number))
     yield Setting("gc.set_threshold", gc.get_threshold, lambda value: gc.set_threshold(*value))
@@ -72,18 +72,6 @@ def _umask() -> int:
     mask = os.umask(0o77)  # which can only be read by setting it
     os.umask(mask)
     return mask
-
-
-def _kind(value: Any, _: Any) -> str:
-    return "none" if value is None else type(value).__name__
-
-
-def _getter(name: str) -> Callable[[], Any]:
-    return lambda: getattr(sys, name, None)
-
-
-def _setter(name: str) -> Callable[[Any], None]:
-    return lambda value: setattr(sys, name, value)
 
 
 # ---- the environment -------------------------------------------------------------------------------------

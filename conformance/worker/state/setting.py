@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 MOST = 120
@@ -30,6 +31,17 @@ class Setting:
     """Given the value of before and that of now, the former with what libraries are known to set by themselves."""
     module: str = "sys"
     """Read only where this module has been imported: until then nobody can have set it."""
+
+
+def kind_of(value: Any, _: Any) -> str:
+    """The class of a value; ``none`` of None."""
+    return "none" if value is None else type(value).__name__
+
+
+def attribute(module: Any, name: str) -> Setting:
+    """The setting that is an attribute of a module."""
+    read, put_back = partial(getattr, module, name, None), partial(setattr, module, name)
+    return Setting(f"{module.__name__}.{name}", read, put_back, kind_of)
 
 
 When = Literal["loading", "running"]
