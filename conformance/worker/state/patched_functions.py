@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 from conformance.worker.state.bodies import Bodies
@@ -71,15 +72,10 @@ class Functions:
         return changed + self._bodies.changes(put_back=put_back)
 
 
-_taken: Functions | None = None
-
-
+@cache
 def remember() -> Functions:
     """Return the functions of this process, taken at the first call."""
-    global _taken
-    if _taken is None:
-        _taken = Functions()
-    return _taken
+    return Functions()
 
 
 def _counts(owner: Any, name: str, before: Any, now: Any) -> bool:

@@ -11,6 +11,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from conformance.worker.state.spaces import MISSING, Spaces
@@ -200,15 +201,10 @@ def _counting(original: Callable[..., Any], step: int) -> Callable[..., Any]:
     return counting
 
 
-_taken: Registries | None = None
-
-
+@cache
 def remember() -> Registries:
     """Return the registries of this process, taken at the first call."""
-    global _taken
-    if _taken is None:
-        _taken = Registries()
-    return _taken
+    return Registries()
 
 
 def _name_key(key: Any) -> str:
