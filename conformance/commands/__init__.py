@@ -25,10 +25,13 @@ TIMEOUT = 600.0
 """Seconds that a question to a worker, or a cell, may take, as in the suite."""
 
 
+def add_option(parser: argparse.ArgumentParser, name: str, default: Any, what: str, **more: Any) -> None:
+    """Add an option whose help ends with its default."""
+    parser.add_argument(name, default=default, help=f"{what} (default: %(default)s)", **more)
+
+
 def add_store(parser: argparse.ArgumentParser, what: str = "exported models") -> None:
-    parser.add_argument(
-        "--store", type=Path, default=Path(DEFAULT_STORE), metavar="DIR", help=f"{what} (default: %(default)s)"
-    )
+    add_option(parser, "--store", Path(DEFAULT_STORE), what, type=Path, metavar="DIR")
 
 
 def add_cases(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +41,7 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cell_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--cell-timeout", type=seconds, default=TIMEOUT, metavar="S", help="seconds (default: %(default)s)"
-    )
+    add_option(parser, "--cell-timeout", TIMEOUT, "seconds", type=seconds, metavar="S")
 
 
 def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from conformance.commands import option_types
+from conformance.commands import add_option, option_types
 from conformance.records.sanitize import tell
 
 
@@ -20,20 +20,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def limits(parser: argparse.ArgumentParser) -> None:
     """Adds the factors from which on an error or a time counts as worse."""
-    parser.add_argument(
-        "--accuracy-factor",
-        type=option_types.factor,
-        default=2.0,
-        metavar="X",
-        help="an error is worse where it grew by this factor (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--slower-factor",
-        type=option_types.factor,
-        default=1.25,
-        metavar="X",
-        help="a time is worse where it grew by this factor (default: %(default)s)",
-    )
+    for name, default, what in (("accuracy", 2.0, "an error"), ("slower", 1.25, "a time")):
+        told = f"{what} is worse where it grew by this factor"
+        add_option(parser, f"--{name}-factor", default, told, type=option_types.factor, metavar="X")
 
 
 def run(given: argparse.Namespace) -> int:

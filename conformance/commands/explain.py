@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import TIMEOUT, add_store
+from conformance.commands import TIMEOUT, add_option, add_store
 from conformance.records.sanitize import shorten, tell
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "cells", nargs="+", metavar="ID|CELL", help="ids of findings or of cells, or patterns of cells, as '*asinh*'"
     )
-    parser.add_argument(
-        "--run", type=Path, default=Path("reports/latest"), metavar="RUN", help="the run (default: %(default)s)"
-    )
+    add_option(parser, "--run", Path("reports/latest"), "the run", type=Path, metavar="RUN")
     add_store(parser, "models")
     parser.add_argument("--depends", action="store_true", help="what each cell's result depends on")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import add_store, selecting
+from conformance.commands import add_option, add_store, selecting
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ EACH = 6
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     selecting(parser, SELECTION)
-    parser.add_argument(
-        "--each", type=_count, default=EACH, metavar="N",
-        help="mutants of each model, of its highest opset (default: %(default)s)",
-    )  # fmt: skip
+    add_option(parser, "--each", EACH, "mutants of each model, of its highest opset", type=_count, metavar="N")
     parser.add_argument(
         "--min-kill", type=_share, metavar="SHARE",
         help="exit with 1 where less than this share of the defects is killed, from 0 to 1",

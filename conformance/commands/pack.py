@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import add_cases, add_cell_timeout, add_store, option_types
+from conformance.commands import add_cases, add_cell_timeout, add_option, add_store, option_types
 from conformance.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
@@ -20,15 +20,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="folder to write")
     add_cases(parser)
     parser.add_argument("-k", dest="words", metavar="TEXT", help="only cells whose id contains this")
-    parser.add_argument("--runtime", default="tensorrt", help="cells of this runtime (default: %(default)s)")
+    add_option(parser, "--runtime", "tensorrt", "cells of this runtime")
     for name in KEYS:
         parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
-    parser.add_argument(
-        "--examples",
-        type=option_types.count(1),
-        default=16,
-        help="examples for each cell, at most (default: %(default)s)",
-    )
+    add_option(parser, "--examples", 16, "examples for each cell, at most", type=option_types.count(1))
     add_cell_timeout(parser)
     add_store(parser)
 

@@ -10,24 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.commands import add_cell_timeout, add_store
+from conformance.commands import add_cell_timeout, add_option, add_store
 from conformance.records.sanitize import tell
 from conformance.runtimes.registry import IN_CASES
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="what conformance pack wrote, or what a failing cell left")
-    parser.add_argument(
-        "--runtime", default="tensorrt", choices=IN_CASES, help="what runs the bundle (default: %(default)s)"
-    )
+    add_option(parser, "--runtime", "tensorrt", "what runs the bundle", choices=IN_CASES)
     parser.add_argument("-k", dest="words", default="", metavar="TEXT", help="only cells whose id contains this")
-    parser.add_argument(
-        "--report",
-        type=Path,
-        default=Path("reports/replay"),
-        metavar="DIR",
-        help="folder of the run (default: %(default)s)",
-    )
+    add_option(parser, "--report", Path("reports/replay"), "folder of the run", type=Path, metavar="DIR")
     parser.add_argument(
         "--require", action="store_true", help="cells that this host cannot run have failed, not been skipped"
     )

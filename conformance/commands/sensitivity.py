@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.commands import add_cases, add_store, option_types
+from conformance.commands import add_cases, add_option, add_store, option_types
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", help="name of the case, with the values of vary where it has them")
-    parser.add_argument("--precision", default="int8", help="fp16, int8 or a variant (default: %(default)s)")
+    add_option(parser, "--precision", "int8", "fp16, int8 or a variant")
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that is converted")
     add_cases(parser)
-    parser.add_argument(
-        "--samples", type=option_types.count(1), default=8, help="inputs to measure with (default: %(default)s)"
-    )
-    parser.add_argument("--top", type=option_types.count(1), default=15, help="nodes to show (default: %(default)s)")
+    add_option(parser, "--samples", 8, "inputs to measure with", type=option_types.count(1))
+    add_option(parser, "--top", 15, "nodes to show", type=option_types.count(1))
     parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")
     add_store(parser)
 

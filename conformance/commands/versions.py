@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import add_store, option_types
+from conformance.commands import add_option, add_store, option_types
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="A,B" if name == "precision" else "N",
                             help=f"with --exporter: {what}, as of pytest")  # fmt: skip
     parser.add_argument("-n", dest="processes", metavar="N", help="with --exporter: processes of pytest-xdist")
-    parser.add_argument(
-        "--report", type=Path, default=Path("reports/versions"), metavar="DIR",
-        help="a folder for each version's run (default: %(default)s)",
-    )  # fmt: skip
+    add_option(
+        parser, "--report", Path("reports/versions"), "a folder for each version's run", type=Path, metavar="DIR"
+    )
     add_store(parser, "where environments are kept")
     parser.add_argument(
         "--cell-timeout", type=option_types.seconds, metavar="S",

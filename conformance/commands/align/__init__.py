@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.commands import add_cases, add_store
+from conformance.commands import add_cases, add_option, add_store
 from conformance.runtimes import registry
 
 RUNTIMES = tuple(runtime.name for runtime in registry.RUNTIMES if not runtime.builds)
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", help="name of the case, with the values of vary where it has them")
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that the case has")
-    parser.add_argument("--precision", default="fp32", help="fp16, int8 or a variant (default: %(default)s)")
+    add_option(parser, "--precision", "fp32", "fp16, int8 or a variant")
     add_cases(parser)
     parser.add_argument(
         "--runtime", default="onnxruntime-literal", choices=RUNTIMES,
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "showing the tensors inside changes what the optimizer merges)",
     )  # fmt: skip
     parser.add_argument("--at", metavar="DIM=N,...", help="sizes, as in batch=2,h=64; others as in the export")
-    parser.add_argument("--values", default="plain", metavar="REGIME", help="kind of values (default: %(default)s)")
+    add_option(parser, "--values", "plain", "kind of values", metavar="REGIME")
     parser.add_argument("--seed", type=int, help="seed of the values; the default is made of the case's name")
     parser.add_argument("--all", action="store_true", help="show every operator, also those not found in the graph")
     add_store(parser)

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from conformance.commands import option_types, selecting
+from conformance.commands import add_option, option_types, selecting
 from conformance.disk.stores import LIMIT
 
 STORE = Path(".conformance")
@@ -21,18 +21,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="drawn shapes for each cell, besides the boundary ones",
     )
-    parser.add_argument(
-        "--store", type=Path, default=STORE, metavar="DIR",
-        help="exported models and failing draws (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--store-limit", default=LIMIT, metavar="SIZE",
-        help="what was not used for longest is dropped until the store is no larger (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cell-timeout", type=option_types.seconds, default=300.0, metavar="S",
-        help="a cell that takes longer has failed (default: %(default)s)",
-    )  # fmt: skip
+    add_option(parser, "--store", STORE, "exported models and failing draws", type=Path, metavar="DIR")
+    limit = "what was not used for longest is dropped until the store is no larger"
+    add_option(parser, "--store-limit", LIMIT, limit, metavar="SIZE")
+    add_option(
+        parser, "--cell-timeout", 300.0, "a cell that takes longer has failed", type=option_types.seconds, metavar="S"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
