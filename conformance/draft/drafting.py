@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +33,7 @@ from conformance.draft.guessed_inputs import (
 )
 from conformance.draft.outputs import returned
 from conformance.draft.whole_numbers import with_numbers
-from conformance.errors import Stopped, did_you_mean, noting, shown, works
+from conformance.errors import Stopped, attempt, did_you_mean, noting, shown, works
 
 
 @dataclass(frozen=True)
@@ -92,19 +93,34 @@ def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) ->
     """
     known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
     known = {name: _read_type(module, name, text) for name, text in inputs.items()}
-    wanted = dict.fromkeys(known, False) if known else {}
-    wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
-    keywords = frozenset(name for name in wanted if wanted[name])
-
-    def call(guesses: Mapping[str, Guess], sizes: Mapping[str, int]) -> Any:
-        return called(module, guesses, keywords, sizes)
-
-    guesses, sizes = fitting(list(wanted), sizes_of(module), known, call, known_sizes)
+    needed = parameters(module) if not known or _more(module, known) else iter([{}])
+    guesses, keywords, sizes = _fitting(module, needed, known, known_sizes)
     odd = next((name for name in dims if name not in sizes), None)
     if odd is not None:
         text = f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}"
         raise Stopped("declare", "NoInput", text, "case")
     return tried(module, guesses, keywords, sizes, dims), sizes
+
+
+def _fitting(
+    module: Any, needed: Iterator[dict[str, bool]], known: Mapping[str, Guess], sizes: Mapping[str, int]
+) -> tuple[dict[str, Guess], frozenset[str], dict[str, int]]:
+    """Return types of the first of these groups of inputs with which the module runs, those that are passed by keyword,
+    and sizes. Raises Stopped as the first group was refused where none fits."""
+    refused: Exception | None = None
+    for group in needed:
+        wanted = {**group, **dict.fromkeys(known, False)}
+        keywords = frozenset(name for name in wanted if wanted[name])
+
+        def call(guesses: Mapping[str, Guess], at: Mapping[str, int], by_keyword: frozenset[str] = keywords) -> Any:
+            return called(module, guesses, by_keyword, at)
+
+        found = attempt(partial(fitting, list(wanted), sizes_of(module), known, call, sizes))
+        if not isinstance(found, Exception):
+            return found[0], keywords, found[1]
+        refused = refused or found
+    assert refused is not None
+    raise refused
 
 
 def _first_size(name: str, said: str) -> int:
@@ -199,7 +215,7 @@ def _first_problem(error: ValueError) -> str:
 def _more(module: Any, known: Mapping[str, Guess]) -> bool:
     """Return whether forward needs inputs besides those that are known."""
     try:
-        needed = parameters(module)
+        needed = next(parameters(module))
     except Stopped:
         return False
     return not all(needed.values()) and not needed.keys() <= known.keys()
@@ -226,8 +242,14 @@ def _build(request: Request, folder: Folder) -> Any:
 def configuration(folder: Path, module: str) -> str:
     """The name of the class that a module's configuration is of, as transformers' classes say it."""
     with Folder.of(folder).active() as own:
-        known = getattr(own.resolve(module), "config_class", None)
-    if not isinstance(known, type):
+        known = class_of_configuration(own.resolve(module))
+    if known is None:
         text = f"{module} does not say of which class its configuration is (config_class); give it with --with"
         raise Stopped("declare", "MissingName", text, "case")
     return f"{known.__module__}.{known.__qualname__}"
+
+
+def class_of_configuration(kind: Any) -> type | None:
+    """Return the class of the configuration of a module's class, as those of transformers say it; None for others."""
+    known = getattr(kind, "config_class", None)
+    return known if isinstance(known, type) else None

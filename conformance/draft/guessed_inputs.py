@@ -136,19 +136,32 @@ def sizes_of(module: Any) -> Sizes:
     return told
 
 
-def parameters(module: Any) -> dict[str, bool]:
-    """The names of the parameters of forward that an input is needed for, and whether they are passed by keyword.
-    Where all have a default, those that a main input is known by."""
+def parameters(module: Any) -> Iterator[dict[str, bool]]:
+    """Yield names of the parameters of forward that inputs are needed for, and whether they are passed by keyword.
+
+    Where all have a default, those that a main input is known by, and then with one more of ``_USUAL`` each time. Raises
+    Stopped where forward names none.
+    """
     known = inspect.signature(module.forward).parameters.values()
     plain = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     needed = [one.name for one in plain if one.default is one.empty]
     if needed:
-        return dict.fromkeys(needed, False)
+        yield dict.fromkeys(needed, False)
+        return
     main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
     if not main:
         raise Stopped("declare", "NoInput", "the inputs of forward cannot be guessed; give them with --input", "case")
-    more = ["attention_mask"] if main == "input_ids" and any(one.name == "attention_mask" for one in plain) else []
-    return dict.fromkeys([main, *more], True)
+    names = {one.name for one in known}
+    found = [main, *(["attention_mask"] if main == "input_ids" and "attention_mask" in names else [])]
+    yield dict.fromkeys(found, True)
+    for name in _USUAL:
+        if name in names and name not in found:
+            found = [*found, name]
+            yield dict.fromkeys(found, True)
+
+
+_USUAL = ("decoder_input_ids", "pixel_values", "input_features", "input_values", "bbox", "decoder_input_values")
+"""What networks of transformers take besides their main input, though it has a default."""
 
 
 def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, Any]:
@@ -251,7 +264,7 @@ def fitting(
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
     known, and so are sizes. Raises Stopped where none is found."""
-    deadline, last = time.monotonic() + SECONDS, ""
+    deadline, first = time.monotonic() + SECONDS, ""
     options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]
@@ -266,11 +279,11 @@ def fitting(
             refused = attempt(partial(call, guesses, sizes))
             if not isinstance(refused, Exception):
                 return guesses, sizes
-            last = summarize(refused)[:200]
+            first = first or summarize(refused)[:200]
         if time.monotonic() > deadline:
             break
-    how = f"--input {names[0]}='float32[batch, 8]'"
-    text = f"the module runs with no inputs that were tried ({last}); say them, as in {how}"
+    how = f"--input {names[0]}='{'int64[batch, seq]' if _IDS.search(names[0]) else 'float32[batch, 8]'}'"
+    text = f"the module runs with no inputs that were tried ({first}); say them, as in {how}"
     raise Stopped("declare", "NoInput", text, "case")
 
 
