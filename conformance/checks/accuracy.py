@@ -22,7 +22,7 @@ from conformance.checks.smallest import leave_smallest
 from conformance.checks.smallest_function import Reduced, causes_known, leave_function
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
-from conformance.checks.witnesses import may_saturate, whom_to_ask
+from conformance.checks.witnesses import fault_by_others, may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable, attempt
 from conformance.export.answers import KeptAnswers
@@ -81,7 +81,8 @@ def check_accuracy(run: CellRun) -> None:
             put_off = bool(stop.details.get("unexplained"))
             if put_off and _is_evaluator_by_default(run) and explainer.example is not None:
                 # which decides whether the evaluator is believed
-                unexplained(stop, known=ask(stop, explainer.example).fault)
+                fault = fault_by_others(run, verify, stored, converted, stop, explainer.example)
+                unexplained(stop, known=fault)
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
                 raise Unavailable(

@@ -33,6 +33,8 @@ def _of_same_cause(
 ) -> list[Record]:
     """Return the records of the cells that give the wrong values of the explained one for its example, or that
     stopped with its words."""
+    if explained.error == "OnlyAfter":
+        return []
     if explained.stage != "compare":
         return [record for _, record in others]
     if explained.draw is None or not others:

@@ -22,6 +22,7 @@ from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
 from conformance.draft.guessed_inputs import (
     PADDING,
+    SECONDS_OF_TYPES,
     Guess,
     Tree,
     called,
@@ -67,13 +68,13 @@ class Draft:
     """What forward returns besides, by its path, and why it is not compared."""
 
 
-def draft_module(request: Request) -> Draft:
-    """Build the module, and run it until its inputs are known.
+def draft_module(request: Request, seconds: float = SECONDS_OF_TYPES) -> Draft:
+    """Build the module, and run it until its inputs are known, for so many seconds.
 
     Raises Stopped with what could not be done.
     """
     with building(request) as module:
-        return draft_of(module, request.inputs, request.dims)[0]
+        return draft_of(module, request.inputs, request.dims, seconds)[0]
 
 
 @contextmanager
@@ -86,15 +87,17 @@ def building(request: Request) -> Iterator[Any]:
         yield _build(request, folder)
 
 
-def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
+def draft_of(
+    module: Any, inputs: Mapping[str, str], dims: Mapping[str, str], seconds: float = SECONDS_OF_TYPES
+) -> tuple[Draft, dict[str, int]]:
     """Draft a module, and find sizes of all its dims at which it runs.
 
-    ``inputs`` are types that are known, and ``dims`` ranges.
+    ``inputs`` are types that are known, and ``dims`` ranges; ``seconds`` how long types are tried.
     """
     known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
     known = {name: _read_type(module, name, text) for name, text in inputs.items()}
     needed = parameters(module) if not known or _more(module, known) else iter([{}])
-    guesses, keywords, sizes = _fitting(module, needed, known, known_sizes)
+    guesses, keywords, sizes = _fitting(module, needed, known, known_sizes, seconds)
     odd = next((name for name in dims if name not in sizes), None)
     if odd is not None:
         text = f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}"
@@ -103,11 +106,12 @@ def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) ->
 
 
 def _fitting(
-    module: Any, needed: Iterator[dict[str, bool]], known: Mapping[str, Guess], sizes: Mapping[str, int]
+    module: Any, needed: Iterator[dict[str, bool]], known: Mapping[str, Guess], sizes: Mapping[str, int], seconds: float
 ) -> tuple[dict[str, Guess], frozenset[str], dict[str, int]]:
     """Return types of the first of these groups of inputs with which the module runs, those that are passed by keyword,
     and sizes. Raises Stopped as the first group was refused where none fits."""
     refused: Exception | None = None
+    deadline = time.monotonic() + seconds
     for group in needed:
         wanted = {**group, **dict.fromkeys(known, False)}
         keywords = frozenset(name for name in wanted if wanted[name])
@@ -115,7 +119,7 @@ def _fitting(
         def call(guesses: Mapping[str, Guess], at: Mapping[str, int], by_keyword: frozenset[str] = keywords) -> Any:
             return called(module, guesses, by_keyword, at)
 
-        found = attempt(partial(fitting, list(wanted), sizes_of(module), known, call, sizes))
+        found = attempt(partial(fitting, list(wanted), sizes_of(module), known, call, sizes, deadline))
         if not isinstance(found, Exception):
             return found[0], keywords, found[1]
         refused = refused or found

@@ -23,7 +23,7 @@ from conformance.case.inputs import Input
 from conformance.draw.value_regimes import make
 from conformance.errors import Stopped, attempt, summarize
 
-SECONDS = 60.0
+SECONDS_OF_TYPES = 60.0
 """How long types are tried for the inputs of a module."""
 BASE = {"batch": 2, "seq": 5, "l": 16, "d": 8, "h": 32, "w": 32}
 """Sizes that dims have at first."""
@@ -260,11 +260,12 @@ Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
 
 
 def fitting(
-    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call, known: Mapping[str, int]
+    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call, known: Mapping[str, int],
+    deadline: float,
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
-    known, and so are sizes. Raises Stopped where none is found."""
-    deadline, first = time.monotonic() + SECONDS, ""
+    known, and so are sizes. Raises Stopped where none is found by ``deadline`` (``time.monotonic``)."""
+    first = ""
     options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]

@@ -24,8 +24,8 @@ from conformance.errors import Stopped, attempt, summarize
 
 LAYERS, HEADS, WIDTH, WORDS, EXPERTS, SIDE = 2, 4, 32, 99, 4, 64
 """The numbers that are aimed at."""
-MOST, SECONDS = 8, 60.0
-"""How many choices of kinds are tried, and how long."""
+MOST, SECONDS, SECONDS_EACH = 8, 60.0, 20.0
+"""How many choices of kinds are tried, for how long in all, and for how long the inputs of each."""
 _ROLES = {
     "words": re.compile(r"(^|_)(vocab_size|vocabulary_size|num_embeddings)$"),
     "layers": re.compile(r"(^|_)(n_|num_)?(layers?|blocks|depths?)$"),
@@ -70,7 +70,7 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
                 continue
             tried.append(given)
             small = dataclasses.replace(request, given=given)
-            found = attempt(partial(draft_module, small))
+            found = attempt(partial(draft_module, small, SECONDS_EACH))
             if not isinstance(found, Exception):
                 return small, found
             refused = refused if len(tried) > 1 else found
