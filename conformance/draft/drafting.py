@@ -106,10 +106,14 @@ def draft_of(
 
 
 def _fitting(
-    module: Any, needed: Iterator[dict[str, bool]], known: Mapping[str, Guess], sizes: Mapping[str, int], seconds: float
+    module: Any,
+    needed: Iterator[dict[str, bool]],
+    known: Mapping[str, Guess],
+    sizes: Mapping[str, int],
+    seconds: float,
 ) -> tuple[dict[str, Guess], frozenset[str], dict[str, int]]:
-    """Return types of the first of these groups of inputs with which the module runs, those that are passed by keyword,
-    and sizes. Raises Stopped as the first group was refused where none fits."""
+    """Return types of the first of these groups of inputs with which the module runs, the names of those that are
+    passed by keyword, and sizes. Raises Stopped as the first group was refused where none fits."""
     refused: Exception | None = None
     deadline = time.monotonic() + seconds
     for group in needed:

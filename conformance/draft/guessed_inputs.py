@@ -139,8 +139,8 @@ def sizes_of(module: Any) -> Sizes:
 def parameters(module: Any) -> Iterator[dict[str, bool]]:
     """Yield names of the parameters of forward that inputs are needed for, and whether they are passed by keyword.
 
-    Where all have a default, those that a main input is known by, and then with one more of ``_USUAL`` each time. Raises
-    Stopped where forward names none.
+    Where all have a default, those that a main input is known by, and then with one more of ``_USUAL`` each time.
+    Raises Stopped where forward names none.
     """
     known = inspect.signature(module.forward).parameters.values()
     plain = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
@@ -260,7 +260,11 @@ Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
 
 
 def fitting(
-    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call, known: Mapping[str, int],
+    names: Sequence[str],
+    told: Sizes,
+    given: Mapping[str, Guess],
+    call: Call,
+    known: Mapping[str, int],
     deadline: float,
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are

@@ -54,7 +54,7 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
     ``draft_module`` does, where it runs with none.
     """
     wrap, numbers = _numbers_of(request)
-    kinds = [kind for kind in _ROLES if reduced(numbers, {kind})]  # "width" stands for heads as well
+    kinds = [kind for kind in _SMALLER if reduced(numbers, {kind})]
     refused: BaseException = Stopped(
         "declare",
         "NothingToReduce",
@@ -138,60 +138,50 @@ def _arguments(make: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, 
 
 def reduced(numbers: Numbers, kinds: set[str]) -> dict[str, Any]:
     """Return the numbers that change where these kinds are reduced, by name."""
-    changed = {
-        name: inner
-        for name, value in numbers.items()
-        if isinstance(value, Mapping) and (inner := reduced(value, kinds))
-    }
     own = {name: value for name, value in numbers.items() if _is_number(value) and not _FIXED.search(name)}
-    by_kind = {kind: {name: own[name] for name in own if _kind(name) == kind} for kind in _ROLES}
-    if "words" in kinds and by_kind["words"]:
-        changed |= {name: min(value, WORDS) for name, value in by_kind["words"].items() if isinstance(value, int)}
-        changed |= _tokens(own, min(by_kind["words"].values(), default=WORDS))
-    if "layers" in kinds:
-        changed |= {name: _fewer(value) for name, value in by_kind["layers"].items()}
-    if "experts" in kinds and by_kind["experts"]:
-        changed |= {name: min(value, EXPERTS) for name, value in by_kind["experts"].items() if isinstance(value, int)}
-        changed |= {name: min(value, 2) for name, value in own.items() if _PER_TOKEN.search(name)}
-    if "side" in kinds:
-        changed |= {name: _each(value, lambda one: min(one, SIDE)) for name, value in by_kind["side"].items()}
-    if "width" in kinds:
-        changed |= _narrow(by_kind["width"], by_kind["heads"])
+    changed: dict[str, Any] = {}
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            changed[name] = reduced(value, kinds) or value
+    for kind in kinds:
+        changed |= _SMALLER[kind](own, {name: value for name, value in own.items() if _kind(name) == kind})
     return {name: value for name, value in changed.items() if value != numbers[name]}
 
 
-def _kind(name: str) -> str | None:
-    return next((kind for kind, pattern in _ROLES.items() if pattern.search(name)), None)
-
-
-def _is_number(value: Any) -> bool:
-    several = value if isinstance(value, (list, tuple)) else [value]
-    return bool(several) and all(isinstance(one, int) and not isinstance(one, bool) for one in several)
-
-
-def _each(value: Any, change: Callable[[int], int]) -> Any:
-    return [change(one) for one in value] if isinstance(value, (list, tuple)) else change(value)
-
-
-def _fewer(value: Any) -> Any:
-    return [min(one, 1) for one in value] if isinstance(value, (list, tuple)) else min(value, LAYERS)
-
-
-def _tokens(numbers: Numbers, words: int) -> dict[str, Any]:
-    """Return other numbers for the tokens that a small vocabulary does not have: the last of it, one for each."""
+def _fewer_words(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+    """Return a small vocabulary, and other numbers for the tokens that it lacks: its last ones, one for each."""
+    words = min((min(_flat(value)) for value in known.values()), default=0)
     left = iter(range(min(words, WORDS) - 1, 0, -1))
     beyond = {name: value for name, value in numbers.items() if _TOKEN.search(name) and max(_flat(value)) >= WORDS}
-    return {name: _each(value, lambda _: next(left, 0)) for name, value in beyond.items()}
+    tokens = {name: _each(value, lambda _: next(left, 0)) for name, value in beyond.items()} if known else {}
+    return {**{name: _each(value, lambda one: min(one, WORDS)) for name, value in known.items()}, **tokens}
 
 
-def _flat(value: Any) -> Sequence[int]:
-    return value if isinstance(value, (list, tuple)) else [value]
+def _fewer_layers(_: Numbers, known: Numbers) -> dict[str, Any]:
+    """Return few layers, and one in each of several stages."""
+    return {
+        name: _each(value, lambda one: min(one, 1)) if isinstance(value, (list, tuple)) else min(value, LAYERS)
+        for name, value in known.items()
+    }
 
 
-def _narrow(widths: Numbers, heads: Numbers) -> dict[str, Any]:
+def _fewer_experts(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+    at_once = {name: value for name, value in numbers.items() if known and _PER_TOKEN.search(name)}
+    return {
+        **{name: _each(value, lambda one: min(one, EXPERTS)) for name, value in known.items()},
+        **{name: _each(value, lambda one: min(one, 2)) for name, value in at_once.items()},
+    }
+
+
+def _shorter_sides(_: Numbers, known: Numbers) -> dict[str, Any]:
+    return {name: _each(value, lambda one: min(one, SIDE)) for name, value in known.items()}
+
+
+def _narrow(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     """Return smaller widths in the proportions that they have, and numbers of heads that divide them."""
-    of_heads = {name: value for name, value in widths.items() if "head" in name}
-    wide = {name: value for name, value in widths.items() if name not in of_heads and min(_flat(value)) >= WIDTH}
+    heads = {name: value for name, value in numbers.items() if _kind(name) == "heads"}
+    of_heads = {name: value for name, value in known.items() if "head" in name}
+    wide = {name: value for name, value in known.items() if name not in of_heads and min(_flat(value)) >= WIDTH}
     sizes = [size for value in wide.values() for size in _flat(value)]
     by = max((part for part in _divisors(math.gcd(*sizes)) if min(sizes) // part >= WIDTH), default=1) if sizes else 1
     most = max((value for value in heads.values() if isinstance(value, int)), default=1)
@@ -207,6 +197,33 @@ def _fewer_heads(value: Any, most: int) -> Any:
     if isinstance(value, int):
         return max(1, HEADS * value // most)
     return [one // math.gcd(*value) for one in value]
+
+
+_SMALLER: Mapping[str, Callable[[Numbers, Numbers], dict[str, Any]]] = {
+    "words": _fewer_words,
+    "layers": _fewer_layers,
+    "experts": _fewer_experts,
+    "width": _narrow,
+    "side": _shorter_sides,
+}
+"""What becomes of all numbers where those of a kind are reduced; heads go with the width that they divide."""
+
+
+def _kind(name: str) -> str | None:
+    return next((kind for kind, pattern in _ROLES.items() if pattern.search(name)), None)
+
+
+def _is_number(value: Any) -> bool:
+    several = value if isinstance(value, (list, tuple)) else [value]
+    return bool(several) and all(isinstance(one, int) and not isinstance(one, bool) for one in several)
+
+
+def _each(value: Any, change: Callable[[int], int]) -> Any:
+    return [change(one) for one in value] if isinstance(value, (list, tuple)) else change(value)
+
+
+def _flat(value: Any) -> Sequence[int]:
+    return value if isinstance(value, (list, tuple)) else [value]
 
 
 def _divisors(number: int) -> Iterator[int]:

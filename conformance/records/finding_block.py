@@ -7,6 +7,7 @@ names of the other cells of its cause.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +67,15 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
     )
     known = tuple(row for row in rows if row[1])
     return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
+
+
+def shortened(block: Block) -> Block:
+    """Return the block with what tells it from others: where, the effect, the first cells, and how to see all."""
+    rows = tuple((label, texts[:1]) for label, texts in block.rows if label in _SHORT)
+    return dataclasses.replace(block, rows=rows)
+
+
+_SHORT = ("where", "effect", "cells", "more")
 
 
 def lines(block: Block, number: int, count: int, width: int, stream: Any = None) -> Iterator[str]:
@@ -272,7 +282,7 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *(f"the exporter warned: {one_line(one.get('text'), _MOST_OF_WARNING)}" for one in _warnings(record)),
     ]
     if record.get("unexplained"):
-        told.append("not looked into yet: --explain all, or the command below")
+        told.append("not looked into yet: --explain all, or conformance explain")
     return tuple(told)
 
 
@@ -344,6 +354,8 @@ def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
 def _more(finding: Finding) -> tuple[str, ...]:
     """Return the commands that go on from here."""
     lines = [f"conformance explain {finding.id}  (all that is known)"]
+    if all(cell.get("unexplained") for cell in finding.cells):
+        return tuple(lines)
     if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open"):
         lines.append(f"conformance findings --fix {finding.id}  (changes with which it passes)")
         lines.append(f"conformance findings --expect {finding.id}  (declare it, until it is fixed)")

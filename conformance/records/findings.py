@@ -69,12 +69,21 @@ class Finding:
 
 
 def findings(records: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """The findings of a run, those with most cells first."""
+    """The findings of a run, those with most cells first. Cells of a case and an exporter that fail alike are one
+    finding until somebody is asked about them."""
     by_key: dict[Key, Finding] = {}
+    unexplained: dict[Any, list[tuple[Key, Mapping[str, Any]]]] = {}
     for record in records:
         if record["status"] in RED:
             key = Key(*record["finding"]) if record.get("finding") else key_of(record)
-            by_key.setdefault(key, Finding(key)).cells.append(record)
+            if record.get("unexplained"):
+                alike = (record["case"], record["exporter"], record.get("stage"), key.kind)
+                unexplained.setdefault(alike, []).append((key, record))
+            else:
+                by_key.setdefault(key, Finding(key)).cells.append(record)
+    for group in unexplained.values():
+        key = min((key for key, _ in group), key=lambda key: key.component == "open")
+        by_key.setdefault(key, Finding(key)).cells += [record for _, record in group]
     return sorted(by_key.values(), key=lambda finding: -len(finding.cells))
 
 

@@ -159,8 +159,8 @@ class Outcome:
     """how many examples have their largest error (over what is allowed) between which powers of ten"""
     after: record_types.After | None = None
     """of a cell that failed after others in the same process and was not run alone yet, or fails only after them
-    (`OnlyAfter`): how many `cells` ran before it, their `cases` (the last ones first, and the number of `others`), what
-    these `changed` by case; once it ran alone `stage` and `error` as it failed, and its status `alone`"""
+    (`OnlyAfter`): how many `cells` ran before it, their `cases` (the last ones first, and the number of `others`),
+    what these `changed` by case; once it ran alone `stage` and `error` as it failed, and its status `alone`"""
     reused: bool = False
     """true where `--reuse` took the record over from an earlier run"""
 
