@@ -86,7 +86,7 @@ class Runner:
 
     def explain(self, cell: Cell, record: Record, on_wait: OnWait | None = None) -> Record:
         """Return the record of a failed cell with its explanation, for which the cell runs again, beginning with the
-        example that failed. Where it does not fail alike, or its process dies of being asked, the record stays. A cell
+        example that failed. Where it does not fail alike, or its process dies of being asked, the record stays. One
         that failed after others has to fail alone too, or is found to fail only after them."""
         settings, before = dataclasses.replace(self._settings_now(), explain="now"), record.after
         if before is None:

@@ -45,8 +45,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tiny", action="store_true",
-        help="the module with random weights, and with as few layers, as narrow and with as small a vocabulary as its "
-        "class allows: a class of transformers, or a class or function that takes such numbers, as those of timm",
+        help="with random weights and as few layers, as narrow and with as small a vocabulary as its class allows: "
+        "a class of transformers, or a class or function that takes such numbers, as those of timm",
     )  # fmt: skip
     parser.add_argument(
         "--input", dest="inputs", action="append", default=[], metavar="NAME=TYPE",

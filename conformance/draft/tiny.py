@@ -19,13 +19,15 @@ from typing import Any
 
 from conformance.case.made import value_of
 from conformance.case.python import Folder
-from conformance.draft.drafting import Draft, Request, class_of_configuration, draft_module
+from conformance.draft.drafting import Draft, Request, building, class_of_configuration, draft_module
 from conformance.errors import Stopped, attempt, summarize
 
 LAYERS, HEADS, WIDTH, WORDS, EXPERTS, SIDE = 2, 4, 32, 99, 4, 64
 """The numbers that are aimed at."""
 MOST, SECONDS, SECONDS_EACH = 8, 60.0, 20.0
 """How many choices of kinds are tried, for how long in all, and for how long the inputs of each."""
+MOST_WEIGHTS = 200_000_000
+"""Of a network that is tried."""
 _ROLES = {
     "words": re.compile(r"(^|_)(vocab_size|vocabulary_size|num_embeddings)$"),
     "layers": re.compile(r"(^|_)(n_|num_)?(layers?|blocks|depths?)$"),
@@ -63,18 +65,47 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
     )
     tried: list[Mapping[str, Any]] = []
     deadline = time.monotonic() + SECONDS
-    for count in range(len(kinds), 0, -1):
-        for chosen in combinations(kinds, count):
-            given = wrap(reduced(numbers, set(chosen)))
-            if given in tried or len(tried) == MOST or (tried and time.monotonic() > deadline):
-                continue
-            tried.append(given)
-            small = dataclasses.replace(request, given=given)
-            found = attempt(partial(draft_module, small, SECONDS_EACH))
-            if not isinstance(found, Exception):
-                return small, found
-            refused = refused if len(tried) > 1 else found
+    for smaller in _choices(numbers, kinds):
+        given = wrap(smaller)
+        if given in tried or len(tried) == MOST or (tried and time.monotonic() > deadline):
+            continue
+        tried.append(given)
+        small = dataclasses.replace(request, given=given)
+        found = attempt(partial(_draft_if_small, small))
+        if not isinstance(found, Exception):
+            return small, found
+        refused = refused if len(tried) > 1 else found
     raise refused
+
+
+def _choices(numbers: Numbers, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield what changes, with all kinds reduced first, next without a cache of what a decoder has seen, whose layers
+    may be gone, and then with fewer and fewer kinds."""
+    every = reduced(numbers, set(kinds))
+    if every:
+        yield every
+        if numbers.get("use_cache"):
+            yield every | {"use_cache": False}
+    for count in range(len(kinds) - 1, 0, -1):
+        for chosen in combinations(kinds, count):
+            yield reduced(numbers, set(chosen))
+
+
+def _draft_if_small(request: Request) -> Draft:
+    """Return the draft of a module. Raises Stopped for one whose weights would fill the memory."""
+    weights = attempt(partial(_weights, request))
+    if not isinstance(weights, Exception) and weights > MOST_WEIGHTS:
+        text = f"{request.module} has {weights:,} weights still where all is reduced that it runs with"
+        raise Stopped("declare", "TooLarge", text, "case")
+    return draft_module(request, SECONDS_EACH)
+
+
+def _weights(request: Request) -> int:
+    """Return how many numbers the weights of a module are, without making them."""
+    import torch
+
+    with torch.device("meta"), building(request) as module:
+        return sum(one.numel() for one in module.parameters())
 
 
 def _numbers_of(request: Request) -> tuple[Callable[[Numbers], Mapping[str, Any]], Numbers]:
