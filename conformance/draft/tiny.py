@@ -57,12 +57,8 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
     """
     wrap, numbers = _numbers_of(request)
     kinds = [kind for kind in _SMALLER if reduced(numbers, {kind})]
-    refused: BaseException = Stopped(
-        "declare",
-        "NothingToReduce",
-        f"{request.module}: no number of layers, widths or words is known by name",
-        "case",
-    )
+    nothing = f"{request.module}: no number of layers, widths or words is known by name; leave out --tiny"
+    refused: BaseException = Stopped("declare", "NoInput", nothing, "case")
     tried: list[Mapping[str, Any]] = []
     deadline = time.monotonic() + SECONDS
     for smaller in _choices(numbers, kinds):
@@ -96,7 +92,7 @@ def _draft_if_small(request: Request) -> Draft:
     weights = attempt(partial(_weights, request))
     if not isinstance(weights, Exception) and weights > MOST_WEIGHTS:
         text = f"{request.module} has {weights:,} weights still where all is reduced that it runs with"
-        raise Stopped("declare", "TooLarge", text, "case")
+        raise Stopped("declare", "NoInput", text, "case")
     return draft_module(request, SECONDS_EACH)
 
 
