@@ -97,6 +97,8 @@ class Sizes:
     """Of the weights, if a case can say it."""
     in_time: bool = False
     """Whether a part goes along a sequence."""
+    sounds: list[str] = field(default_factory=list)
+    """Shapes of spectrograms that a configuration of transformers tells."""
 
 
 def sizes_of(module: Any) -> Sizes:
@@ -108,6 +110,7 @@ def sizes_of(module: Any) -> Sizes:
     told = Sizes()
     kinds = (str(one.dtype).removeprefix("torch.") for one in module.parameters() if one.is_floating_point())
     told.dtype = next((kind for kind in kinds if kind in DTYPES), told.dtype)
+    told.sounds = [*_spectrograms(getattr(module, "config", None))]
     for part in module.modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
             told.rows.append(part.num_embeddings)
@@ -134,6 +137,19 @@ def sizes_of(module: Any) -> Sizes:
             own = part.parameters(recurse=False)
             told.features += [tensor.shape[-1] for tensor in own if isinstance(tensor, torch.Tensor) and tensor.ndim]
     return told
+
+
+def _spectrograms(config: Any) -> Iterator[str]:
+    """Yield shapes of a batch of spectrograms, by what configurations of transformers call their sizes."""
+    names = ("num_mel_bins", "max_length", "max_source_positions")
+    bins, frames, halves = (getattr(config, name, None) for name in names)
+    if not isinstance(bins, int):
+        return
+    if isinstance(halves, int):  # what a first layer with a stride of two makes of the frames
+        yield f"batch, {bins}, {2 * halves}"
+    if isinstance(frames, int):
+        yield f"batch, {frames}, {bins}"
+    yield f"batch, seq, {bins}"
 
 
 def parameters(module: Any) -> Iterator[dict[str, bool]]:
@@ -188,6 +204,7 @@ def candidates(name: str, told: Sizes) -> list[Guess]:
 
 
 def _floats(told: Sizes) -> Iterator[Guess]:
+    yield from (Guess(f"float32[{shape}]", why="a spectrogram, by its configuration") for shape in told.sounds)
     images = [
         Guess(f"float32[batch, {', '.join([str(count), *_AXES[axes]])}]", why=f"{count} channels of the first layer")
         for count, axes in _few(told.channels, 2)

@@ -29,7 +29,7 @@ MOST, SECONDS, SECONDS_EACH = 8, 60.0, 20.0
 MOST_WEIGHTS = 200_000_000
 """Of a network that is tried."""
 _ROLES = {
-    "words": re.compile(r"(^|_)(vocab_size|vocabulary_size|num_embeddings)$"),
+    "words": re.compile(r"(^|_)(vocab_size|vocabulary_size|vocab|num_embeddings)$"),
     "layers": re.compile(r"(^|_)(n_|num_)?(layers?|blocks|depths?)$"),
     "heads": re.compile(r"(^|_)(n_heads?|num_heads|nhead|(num_|encoder_|decoder_)\w*heads|heads)$"),
     "experts": re.compile(r"(^|_)(num|n)_(\w+_)?experts$"),
@@ -55,7 +55,7 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
     Of the kinds of numbers as many are reduced as the module runs with, all of them first. Raises Stopped as
     ``draft_module`` does, where it runs with none.
     """
-    wrap, numbers = _numbers_of(request)
+    wrap, numbers = numbers_of(request)
     kinds = [kind for kind in _SMALLER if reduced(numbers, {kind})]
     nothing = f"{request.module}: no number of layers, widths or words is known by name; leave out --tiny"
     refused: BaseException = Stopped("declare", "NoInput", nothing, "case")
@@ -89,14 +89,14 @@ def _choices(numbers: Numbers, kinds: Sequence[str]) -> Iterator[dict[str, Any]]
 
 def _draft_if_small(request: Request) -> Draft:
     """Return the draft of a module. Raises Stopped for one whose weights would fill the memory."""
-    weights = attempt(partial(_weights, request))
-    if not isinstance(weights, Exception) and weights > MOST_WEIGHTS:
-        text = f"{request.module} has {weights:,} weights still where all is reduced that it runs with"
+    count = attempt(partial(weights, request))
+    if not isinstance(count, Exception) and count > MOST_WEIGHTS:
+        text = f"{request.module} has {count:,} weights still where all is reduced that it runs with"
         raise Stopped("declare", "NoInput", text, "case")
     return draft_module(request, SECONDS_EACH)
 
 
-def _weights(request: Request) -> int:
+def weights(request: Request) -> int:
     """Return how many numbers the weights of a module are, without making them."""
     import torch
 
@@ -104,7 +104,7 @@ def _weights(request: Request) -> int:
         return sum(one.numel() for one in module.parameters())
 
 
-def _numbers_of(request: Request) -> tuple[Callable[[Numbers], Mapping[str, Any]], Numbers]:
+def numbers_of(request: Request) -> tuple[Callable[[Numbers], Mapping[str, Any]], Numbers]:
     """Return how the arguments of the module are made of changed numbers, and the numbers as they are."""
     with Folder.of(request.folder).active() as folder:
         kind = folder.resolve(request.module)
