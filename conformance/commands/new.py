@@ -77,7 +77,8 @@ def run(given: argparse.Namespace) -> int:
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
     case = folder / f"{name}.yaml"
-    command = command_line(["pytest", "--pyargs", "conformance", "--cases", folder.as_posix(), "-k", name])
+    where = [] if folder == Path("cases") else [folder.as_posix()]
+    command = command_line(["conformance", "run", *where, "-k", name])
     if given.submodules is not None and given.submodules < 1:
         raise UserError(f"--submodules {given.submodules}: write how many levels to go down, from 1")
     if given.module is not None and given.observe is not None:
