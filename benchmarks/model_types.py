@@ -124,7 +124,7 @@ def _tried(worker: Worker, module: str, folder: Path, now: str) -> Result:
         return Result(module, "no case" if built is True else NOT_BUILT, str(refused), "", now)
     case = folder / "one.yaml"
     case.write_text(as_text("one", request, draft, {"torchscript": "one is enough here"}, False), encoding="utf-8")
-    run = Runner(Settings(store=folder / "store", examples=16), CELL, worker)
+    run = Runner(Settings(store=folder / "store", examples=4), CELL, worker)
     cells = [
         cell for cell in plan(load(case)[0])
         if cell.check in ("export", "accuracy") and cell.runtime in (None, "onnxruntime")
