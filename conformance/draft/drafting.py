@@ -234,7 +234,7 @@ def _build(request: Request, folder: Folder) -> Any:
 
     def refuse(error: Exception) -> None:
         if not isinstance(error, Stopped):
-            text = f"{request.module} cannot be built: {describe(error, request.folder)}"
+            text = f"{request.module} cannot be built: {describe(error, request.folder)}{_how_to_build(error)}"
             raise Stopped("declare", type(error).__name__, text, "case") from error
 
     with noting(refuse):
@@ -245,6 +245,16 @@ def _build(request: Request, folder: Folder) -> Any:
         text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
         raise Stopped("declare", "TypeError", text, "case")
     return module.eval()
+
+
+def _how_to_build(error: Exception) -> str:
+    """Return how to give the arguments that a class lacks, or has too many of."""
+    words = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: '(\w+)'", str(error))
+    if words is None:
+        return ""
+    if words[1] == "config":
+        return "; give --config FILE, or make a small network with --tiny"
+    return f"; give its arguments, as --with {words[1]}=VALUE"
 
 
 def configuration(folder: Path, module: str) -> str:

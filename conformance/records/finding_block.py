@@ -124,6 +124,8 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         return f"{record['shipped']} is wrong"
     if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
+    if key.component == "exporter" and (record.get("operator") or {}).get("how") in _KEPT:
+        return f"{_EXPORTERS.get(str(record.get('exporter')), 'the exporter')} keeps what it saw for one example"
     own = ", ".join(record.get("own_code") or ())
     if key.component == "exporter" and own:
         operator = str((record.get("operator") or {}).get("operator"))
@@ -143,6 +145,8 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
     return words.get(key.component, unknown)
 
 
+_KEPT = ("constant", "path")
+"""How a capture goes wrong that records tensors only, so that Python's numbers and branches stay as they were."""
 _OF_A_FILE = {
     "exporter": "the file is wrong",
     "reference": "ONNX's evaluator is wrong, or the file leaves it open",
@@ -277,6 +281,7 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *(conclusion(record) if not change else ()),  # a change that helps says more
         *guilty_passes(record.get("optimizer") or {}, record),
         *([f"a change that makes it right: {change}"] if change else []),
+        *([_TENSORS_ONLY] if located.get("how") in _KEPT and record.get("exporter") == "torchscript" else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
         *(f"the exporter warned: {one_line(one.get('text'), _MOST_OF_WARNING)}" for one in _warnings(record)),
@@ -284,6 +289,9 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
     if record.get("unexplained"):
         told.append("not looked into yet: --explain all, or conformance explain")
     return tuple(told)
+
+
+_TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on a tensor keep the example's value"
 
 
 def _warnings(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:

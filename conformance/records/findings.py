@@ -84,7 +84,22 @@ def findings(records: Iterable[Mapping[str, Any]]) -> list[Finding]:
     for group in unexplained.values():
         key = min((key for key, _ in group), key=lambda key: key.component == "open")
         by_key.setdefault(key, Finding(key)).cells += [record for _, record in group]
+    for graphs in [one for one in by_key.values() if one.key.kind == _OTHER_GRAPH]:
+        of = _captured_in(by_key.values(), graphs)
+        if of is not None:
+            of.cells += by_key.pop(graphs.key).cells
     return sorted(by_key.values(), key=lambda finding: -len(finding.cells))
+
+
+_OTHER_GRAPH = "ShapeBakedIn"
+"""The error of an export that keeps a size, which shows in its graph at other sizes."""
+
+
+def _captured_in(found: Iterable[Finding], graphs: Finding) -> Finding | None:
+    """Return the finding of a number or a branch that the export of the same cases keeps, or None."""
+    cases = {(cell["case"], cell["exporter"]) for cell in graphs.cells}
+    of = (one for one in found if one.key.by in ("line", "branch") and one.key.component == "exporter")
+    return next((one for one in of if cases <= {(cell["case"], cell["exporter"]) for cell in one.cells}), None)
 
 
 def shows_less(record: Any) -> tuple[bool, bool]:
