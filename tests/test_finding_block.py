@@ -112,6 +112,15 @@ def test_cells_that_fail_alike_are_one_finding_until_somebody_is_asked():
     assert rows["more"] == (f"conformance explain {finding.id}  (all that is known)",)
 
 
+def test_each_entry_that_is_out_of_date_is_named():
+    stale = [
+        red(id=str(line), status="xpassed", error=None, reason=f"it works, but a.yaml:{line} says otherwise")
+        for line in (3, 9)
+    ]
+    told = findings([Record(**{**BASE, **one}).as_dict() for one in stale])
+    assert sorted(describe(one).what for one in told) == sorted(one["reason"] for one in stale)
+
+
 def test_a_short_block_tells_a_finding_from_others_and_how_to_see_all_of_it():
     told = list(lines(shortened(block(red(fault="exporter", operator=LOCATED, witnesses=WITNESSES))), 1, 1, 80))
     assert len(told) <= 10 and "conformance explain" in told[-1]

@@ -177,7 +177,9 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
         return "error", _without_numbers(str(record.get("reason") or ""))
     source = record.get("source") or {}
     place_of_case = f"{source['file']}:{source['line']}" if source.get("line") else str(record["case"])
-    return ("entry" if component == "declaration" else "case"), place_of_case
+    if component == "declaration":  # which names the entries; a case may have several
+        return "entry", str(record.get("reason") or place_of_case)
+    return "case", place_of_case
 
 
 def _folder(record: Mapping[str, Any]) -> str:
