@@ -20,7 +20,7 @@ import pytest
 
 from conformance.case.case_file import load
 from conformance.cli import COMMANDS
-from tests.kit.runs import run_command, run_pytest
+from tests.kit.runs import AS_RUN, run_command, run_pytest
 
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -150,6 +150,6 @@ def output(line: str, folder: Path) -> str:
         done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)
         return done.stdout + done.stderr
     if (program, words[:1]) == ("conformance", ["run"]):
-        program, words = "pytest", ["--pyargs", "conformance", "--conformance-run", *words[1:]]
+        program, words = "pytest", [*AS_RUN, *words[1:]]
     run = {"conformance": run_command, "pytest": run_pytest}[program]
     return run(folder, *words, COLUMNS="80").text
