@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.records.finding_block import describe, lines
+from conformance.records.finding_block import describe, lines, shortened
 from conformance.records.findings import findings
 from conformance.records.record import Record
 
@@ -63,7 +63,8 @@ def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
      "the case's own mods.f for aten::index_add is wrong", "aten.index_add is exported"),
     ({"fault": "exporter", "own_code": ["mods.f for aten::sin"], "operator": LOCATED},
      "the case's own mods.f for aten::sin, or the exporter, is wrong", "aten.index_add is exported"),
-    ({"fault": "exporter", "operator": {**LOCATED, "how": "path"}}, "the TorchScript exporter is wrong", "branch"),
+    ({"fault": "exporter", "operator": {**LOCATED, "how": "path"}},
+     "the TorchScript exporter keeps what it saw for one example", "branch"),
     ({"fault": "exporter", "exporter": "onnx"}, "the file is wrong", "WrongValue"),
     ({"fault": "exporter", "shipped": "net.onnx"}, "net.onnx is wrong", "WrongValue"),
     ({"fault": "runtime", "parts_at": {"operator": "TopK", "how": "parts", "by": "openvino"}},
@@ -90,6 +91,40 @@ def test_the_cell_that_was_explained_speaks_for_its_cause_and_the_others_are_a_l
     assert rows["cells"] == (
         "net (cases/net.yaml:3), torchscript, opset 9, 10, 11, 12, 13, 18: ONNX Runtime fp32 (accuracy)",
     )
+
+
+def test_a_graph_with_a_size_baked_in_is_of_the_cause_whose_number_was_kept():
+    kept = red(id="b", fault="exporter", operator={**LOCATED, "how": "constant"})
+    graphs = red(id="a", check="export", runtime=None, stage="check", error="ShapeBakedIn", fault="exporter")
+    assert [len(one.cells) for one in findings([Record(**{**BASE, **one}).as_dict() for one in (graphs, kept)])] == [
+        2
+    ]
+    other = dict(graphs, case="another")
+    assert len(findings([Record(**{**BASE, **one}).as_dict() for one in (other, kept)])) == 2
+
+
+def test_cells_that_fail_alike_are_one_finding_until_somebody_is_asked():
+    evaluator = red(id="a", runtime="onnx-reference", fault="exporter", unexplained=True)
+    both = [Record(**{**BASE, **one}).as_dict() for one in (red(id="b", unexplained=True), evaluator)]
+    (finding,) = findings(both)
+    assert finding.key.component == "exporter" and len(finding.cells) == 2
+    rows = dict(describe(finding).rows)
+    assert rows["more"] == (f"conformance explain {finding.id}  (all that is known)",)
+
+
+def test_each_entry_that_is_out_of_date_is_named():
+    stale = [
+        red(id=str(line), status="xpassed", error=None, reason=f"it works, but a.yaml:{line} says otherwise")
+        for line in (3, 9)
+    ]
+    told = findings([Record(**{**BASE, **one}).as_dict() for one in stale])
+    assert sorted(describe(one).what for one in told) == sorted(one["reason"] for one in stale)
+
+
+def test_a_short_block_tells_a_finding_from_others_and_how_to_see_all_of_it():
+    told = list(lines(shortened(block(red(fault="exporter", operator=LOCATED, witnesses=WITNESSES))), 1, 1, 80))
+    assert len(told) <= 10 and "conformance explain" in told[-1]
+    assert any("cases/mods.py:16" in line for line in told) and not any("evidence" in line for line in told)
 
 
 @pytest.mark.parametrize("width", [40, 60, 118])

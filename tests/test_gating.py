@@ -101,7 +101,7 @@ def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse):
     failed = of["test_accuracy[three-torchscript-op17-onnxruntime-fp32]"]
     assert [of[case.get("name")] for case in cases if case.find("failure") is not None] == [failed]
     assert (failed["fault"], failed["status"]) == ("case", "xpassed")
-    assert failed["source"].startswith("cases/all.yaml:") and failed["command"].startswith("pytest ")
+    assert failed["source"].startswith("cases/all.yaml:") and failed["command"].startswith("conformance run ")
     passed = of["test_accuracy[one-torchscript-op17-onnxruntime-fp32]"]
     assert float(passed["ratio"]) < 1 and int(passed["examples"]) > 10
 

@@ -240,6 +240,20 @@ def test_a_cell_that_fails_only_after_others_says_so_and_blames_nobody(run, tmp_
     assert (ended.status, ended.error, ended.fault, ended.signal) == ("failed", "OnlyAfter", None, "exit 7")
 
 
+def test_a_wrong_value_after_others_is_run_alone_when_it_is_explained(bench, fresh, tmp_path):
+    run = Runner(Settings(store=bench.store, failures=tmp_path / "kept", examples=1, explain="later"), 60, fresh)
+    python = MARKS.replace('raise RuntimeError("there is a mark")', "return torch.sin(x) + 1.0")
+    cells = cells_of(tmp_path, "minds", "Minds", python, how="adds")
+    run(cells["export"], then=cells["accuracy"])
+    record = run(cells["accuracy"])
+    assert (*verdict(record)[:3], record.unexplained) == ("failed", "compare", "WrongValue", True)
+    assert record.after is not None and "alone" not in record.after
+    assert not any("in this process it ran" in line for line in details(record))
+    explained = run.explain(cells["accuracy"], record)
+    assert (verdict(explained), explained.unexplained) == (("failed", "compare", "OnlyAfter", None), False)
+    assert details(explained)[0] == "alone, in a fresh process, it passes"
+
+
 def test_a_failure_of_its_own_is_what_it_is_alone_and_its_next_cell_needs_no_other_process(run, fresh, tmp_path):
     fails, processes = cells_of(tmp_path, "fails", "Fails", MARKS), []
     for check in ("export", "accuracy"):

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.case.words import Check
 from tests.kit.cases import say, write_case
-from tests.kit.runs import Outcome, run_pytest, run_suite
+from tests.kit.runs import AS_RUN, Outcome, run_pytest, run_suite
 from tests.kit.unrun import UNRUN
 from tests.test_record import FIELDS
 
@@ -160,9 +160,9 @@ def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(who
 
 def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
     record = whole.records[WRONG]
-    words = shlex.split(record["command"])
-    assert words[0] == "pytest"
-    again = run_pytest(whole.folder, *words[1:], PYTEST_ADDOPTS="--report again")
+    program, run, *words = shlex.split(record["command"])
+    assert (program, run) == ("conformance", "run")
+    again = run_pytest(whole.folder, *AS_RUN, *words, PYTEST_ADDOPTS="--report again")
     lines = (whole.folder / "again/records.jsonl").read_text().splitlines()
     assert again.code == 1
     assert len(lines) == 2 and f'"id":"{WRONG}"' in lines[1]

@@ -16,7 +16,7 @@ from conformance.plan.catalogue import plan
 from conformance.plan.settings import Settings
 from tests.kit.cases import QUICK, load_case, say, write_case
 from tests.kit.modules import net_of
-from tests.kit.runs import Outcome, run_pytest, run_suite
+from tests.kit.runs import AS_RUN, Outcome, run_pytest, run_suite
 
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n]"}\ndims: {n: 1..9}\n'
 RAISES = say("module: beside.Net", 'inputs: {x: "float32[n]"}', "dims: {n: 1..9}", QUICK)
@@ -69,10 +69,10 @@ def test_a_failing_draw_at_a_boundary_shape_is_shown_again_by_the_command_that_i
     found = run_suite(tmp_path, "-k", "test_accuracy", "--random", "--store", "kept here")
     command = wrong(found)["command"]
     assert command in found.text
-    program, *words = shlex.split(command)
-    assert program == "pytest"
+    program, run, *words = shlex.split(command)
+    assert (program, run) == ("conformance", "run")
     seed = wrong(found)["draw"]["seed"]
-    assert wrong(run_pytest(tmp_path, *words))["draw"]["seed"] == seed
+    assert wrong(run_pytest(tmp_path, *AS_RUN, *words))["draw"]["seed"] == seed
     for options in ([], ["--random"]):
         elsewhere = run_suite(tmp_path, "-k", "test_accuracy", "--store", "elsewhere", *options, CI="true")
         assert wrong(elsewhere)["draw"]["seed"] != seed

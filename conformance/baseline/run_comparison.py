@@ -24,6 +24,7 @@ from conformance.records.host_conditions import Host, is_about
 from conformance.records.processor import is_of_kind
 from conformance.records.text import name_of_finding
 
+_ROUNDING = "another processor, and no more than rounding"
 _OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
 """By family, the kind of change that says that it got better. Where an acceptance has become pointless that is not
 told besides, since the pointless acceptance says it already."""
@@ -178,10 +179,11 @@ class RunComparison:
         elif before != after and _saturates(new, before):
             why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_name_cause(new)})"
         elif before != after and change.kind == "accuracy worse" and _is_rounding(new):
-            why = "another processor, and no more than rounding"
+            why = _ROUNDING
         else:
             return change
-        return dataclasses.replace(change, regression=False, text=f"{change.text}; {why}")
+        cause = change.cause or (why if why == _ROUNDING else "")
+        return dataclasses.replace(change, regression=False, text=f"{change.text}; {why}", cause=cause)
 
     def _was_about(self, host: Host) -> bool:
         """Return whether a declaration for some hosts was about that of the earlier run."""

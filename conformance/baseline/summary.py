@@ -58,9 +58,8 @@ def _of_causes(group: Sequence[Change], width: int) -> Iterator[str]:
     for cause, changes in sorted(several.items(), key=lambda item: -len(item[1])):
         texts = dict.fromkeys(one_line(change.text) for change in changes)
         said = one_line(cause) if len(texts) > 1 or cause not in texts else ""
-        yield from _wrapped(
-            f"{len(changes)} cells: {': '.join(filter(None, (said, next(iter(texts)))))}", width, "  "
-        )
+        first = next(iter(texts)).removesuffix(f"; {said}")
+        yield from _wrapped(f"{len(changes)} cells: {': '.join(filter(None, (said, first)))}", width, "  ")
         yield from shorten([f"    {literal(change.id)}" for change in changes], MOST_ALIKE, "    and {} more")
     yield from _write_group(alone[:MOST], width)
     if len(alone) > MOST:

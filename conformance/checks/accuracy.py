@@ -14,7 +14,7 @@ from conformance.checks.conversion import converted_model
 from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
-from conformance.checks.explain_failure import CaseExplainer, may_saturate
+from conformance.checks.explain_failure import CaseExplainer, fault_by_others, may_saturate
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack_cells import leave
@@ -78,7 +78,8 @@ def check_accuracy(run: CellRun) -> None:
             put_off = bool(stop.details.get("unexplained"))
             if put_off and _is_evaluator_by_default(run) and explainer.example is not None:
                 # which decides whether the evaluator is believed
-                unexplained(stop, known=explainer.ask(stop, explainer.example).fault)
+                fault = fault_by_others(run, verify, stored, converted, stop, explainer.example)
+                unexplained(stop, known=fault)
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
                 raise Unavailable(

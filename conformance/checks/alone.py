@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable
-from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.depends.inventory import named
 from conformance.errors import Stopped
 from conformance.plan.cell import Cell
+from conformance.records import record_types
 from conformance.records.explanation import Shows, fail, note, take_back
 from conformance.records.record import Record
 from conformance.worker.state.judging import is_of_the_judges
@@ -68,7 +68,7 @@ class Predecessors:
         if record.status == "failed" and record.stage in _ONCE_FOR_ALL:
             self._alone.add(_kind(cell, record))
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> record_types.After:
         """For the record of a cell that fails only after these."""
         last = list(itertools.islice(reversed(self._cases), NAMED))
         changed = {name: list(what) for name, what in self._changes.items()}
@@ -84,7 +84,7 @@ def python_of(case: Case) -> Hashable:
     return case.folder, frozenset(modules - {"torch", "torchvision"})
 
 
-def believed(record: Record, alone: Record, before: Any) -> Record:
+def believed(record: Record, alone: Record, before: record_types.After) -> Record:
     """Return the record of a cell that failed after others and then ran alone: the latter's where it fails too.
 
     A cell that does not fail alone has not passed: it may fail at times by itself, and nobody knows what the others
@@ -93,7 +93,7 @@ def believed(record: Record, alone: Record, before: Any) -> Record:
     """
     if _is_red(alone):
         return alone
-    record.after = before | {"stage": record.stage, "error": record.error, "alone": alone.status}
+    record.after = {**before, "stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
     record.status, record.error = "failed", "OnlyAfter"
     note(record, Shows("after others"))

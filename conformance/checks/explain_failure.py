@@ -150,6 +150,15 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
     return run.outcomes.remembering(find, verify, run.record, models)
 
 
+def fault_by_others(
+    run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None, stop: Stopped, example: Example
+) -> str | None:
+    """Return who is at fault by what other runtimes make of the model, and ask nothing else."""
+    if converted is not None:
+        return whom_to_ask(run, verify, stored, converted)(stop, example).fault
+    return _ask_others(run, verify, stop, stored, example).explained().fault
+
+
 def _who_computes(found: Explanation) -> str | None:
     """The runtime by which the loss of a model in fp32 is measured. Where kernels of ONNX Runtime are wrong, with
     which all would be lost by the export, that is one that agrees with PyTorch; None where none is known."""

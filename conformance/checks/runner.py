@@ -19,7 +19,7 @@ from conformance.errors import Stopped, attempt, or_else
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
-from conformance.records.causes import explained, is_same_error, share
+from conformance.records.causes import explained, fails_alike, is_same_error, share
 from conformance.records.death import crashed, note_death
 from conformance.records.explanation import fail
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
@@ -73,8 +73,10 @@ class Runner:
         before = self._before.told()
         start = self._start if self._begun is cell else time.perf_counter()
         record, doubtful = self._finish(cell, on_wait)
-        if doubtful:
-            record = believed(record, self._alone(cell, on_wait), before)
+        if doubtful and self._may_wait(cell, record):
+            record.after = before
+        elif doubtful:
+            record = believed(record, self._alone(cell, on_wait, self._settings_now()), before)
         record.seconds[START] = round(self._starting, 6)
         record.add_rest("process", time.perf_counter() - start)
         self._noted(record)
@@ -84,9 +86,14 @@ class Runner:
 
     def explain(self, cell: Cell, record: Record, on_wait: OnWait | None = None) -> Record:
         """Return the record of a failed cell with its explanation, for which the cell runs again, beginning with the
-        example that failed. Where it does not fail alike, or its process dies of being asked, the record stays."""
-        settings = dataclasses.replace(self._settings_now(), explain="now")
-        return explained(record, self._noted(self._run_with(settings, cell, on_wait)))
+        example that failed. Where it does not fail alike, or its process dies of being asked, the record stays. One
+        that failed after others has to fail alone too, or is found to fail only after them."""
+        settings, before = dataclasses.replace(self._settings_now(), explain="now"), record.after
+        if before is None:
+            return explained(record, self._noted(self._run_with(settings, cell, on_wait)))
+        again = self._noted(self._alone(cell, on_wait, settings))
+        record.after = None
+        return explained(record, again) if fails_alike(record, again) else believed(record, again, before)
 
     def answer(self, cell: Cell, draw: Mapping[str, Any]) -> Record:
         """Return the record of a cell that ran one draw and nothing else. Nothing of it is kept for a later run."""
@@ -138,13 +145,19 @@ class Runner:
         self._starting = time.perf_counter() - self._start
         self._begun = cell
 
-    def _alone(self, cell: Cell, on_wait: OnWait | None) -> Record:
+    def _may_wait(self, cell: Cell, record: Record) -> bool:
+        """Return whether a cell that failed after others is red in any case, so that it is run alone only when it is
+        explained."""
+        later = self._settings.explain == "later" and record.unexplained
+        return later and record.status == "failed" and not expectations(cell)
+
+    def _alone(self, cell: Cell, on_wait: OnWait | None, settings: Settings) -> Record:
         """Return the record of a cell in a fresh process, with nothing that an earlier one kept in the store."""
         assert self._worker is not None
         self._replace()
         with _empty_store(self._settings.store) as store:
-            settings = dataclasses.replace(self._settings_now(), store=Path(store), answers=None, outcomes=None)
-            record = self._finish(cell, on_wait, settings)[0]
+            alone = dataclasses.replace(settings, store=Path(store), answers=None, outcomes=None)
+            record = self._finish(cell, on_wait, alone)[0]
             self._replace()  # it knows the models of that store, which goes
         return record
 
@@ -309,6 +322,8 @@ def _of_same_cause(
 ) -> list[Record]:
     """Return the records of the cells that give the wrong values of the explained one for its example, or that
     stopped with its words."""
+    if explained.error == "OnlyAfter":
+        return []
     if explained.stage != "compare":
         return [record for _, record in others]
     if explained.draw is None or not others:

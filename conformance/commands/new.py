@@ -43,6 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE", help="its configuration as JSON, as Hugging Face has it"
     )
     parser.add_argument(
+        "--tiny", action="store_true",
+        help="with random weights and as few layers, as narrow and with as small a vocabulary as its class allows: "
+        "a class of transformers, or a class or function that takes such numbers, as those of timm",
+    )  # fmt: skip
+    parser.add_argument(
         "--input", dest="inputs", action="append", default=[], metavar="NAME=TYPE",
         help="the type of an input where it is known, as in x='float32[batch, 8]', or as a case has it: "
         "ids='{type: int64[batch], values: {integers: {low: 0, high: 9}}}'; repeatable",
@@ -71,17 +76,23 @@ def run(given: argparse.Namespace) -> int:
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
     case = folder / f"{name}.yaml"
-    command = command_line(["pytest", "--pyargs", "conformance", "--cases", folder.as_posix(), "-k", name])
+    where = [] if folder == Path("cases") else [folder.as_posix()]
+    command = command_line(["conformance", "run", *where, "-k", name])
     if given.submodules is not None and given.submodules < 1:
         raise UserError(f"--submodules {given.submodules}: write how many levels to go down, from 1")
     if given.module is not None and given.observe is not None:
         raise UserError("give --from or --observe: a script says itself what its modules are")
+    if given.tiny and (given.config or given.submodules):
+        raise UserError(
+            "--tiny makes the numbers itself: leave out --config, and --submodules, or take the parts later"
+        )
     if given.module is not None:
         _absent([case])
         return _draft(given, case, command)
-    if given.given or given.config or given.inputs or given.dims or given.submodule or given.submodules:
+    about = (given.given, given.config, given.tiny, given.inputs, given.dims, given.submodule, given.submodules)
+    if any(about):
         raise UserError(
-            "--with, --config, --input, --dim, --submodule and --submodules are about the module of --from"
+            "--with, --config, --tiny, --input, --dim, --submodule and --submodules are about the module of --from"
         )
     if given.observe is not None:
         _absent([case])
@@ -135,12 +146,16 @@ def _plain(name: str, text: str) -> Any:
 
 def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
     from conformance.draft.drafting import draft_module, parts
+    from conformance.draft.tiny import draft_tiny
     from conformance.worker.warm import new_worker
 
     case.parent.mkdir(parents=True, exist_ok=True)
     with new_worker(dynamo=True) as worker:
         request = _request(given, case, worker)
-        if given.submodules is None:
+        if given.tiny:
+            small, draft = ask(worker, draft_tiny, request)
+            drafts = [(given.name, small, draft, f"{request.module}, made small, with random weights")]
+        elif given.submodules is None:
             drafts = [(given.name, request, ask(worker, draft_module, request), "")]
         else:
             drafts = _of_parts(given.name, request, ask(worker, parts, request, given.submodules))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +24,7 @@ from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
 from conformance.draft.guessed_inputs import (
     PADDING,
+    SECONDS_OF_TYPES,
     Guess,
     Tree,
     called,
@@ -68,13 +70,13 @@ class Draft:
     """What forward returns besides, by its path, and why it is not compared."""
 
 
-def draft_module(request: Request) -> Draft:
-    """Build the module, and run it until its inputs are known.
+def draft_module(request: Request, seconds: float = SECONDS_OF_TYPES) -> Draft:
+    """Build the module, and run it until its inputs are known, for so many seconds.
 
     Raises Stopped with what could not be done.
     """
     with building(request) as module:
-        return draft_of(module, request.inputs, request.dims)[0]
+        return draft_of(module, request.inputs, request.dims, seconds)[0]
 
 
 @contextmanager
@@ -87,26 +89,48 @@ def building(request: Request) -> Iterator[Any]:
         yield _build(request, folder)
 
 
-def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
+def draft_of(
+    module: Any, inputs: Mapping[str, str], dims: Mapping[str, str], seconds: float = SECONDS_OF_TYPES
+) -> tuple[Draft, dict[str, int]]:
     """Draft a module, and find sizes of all its dims at which it runs.
 
-    ``inputs`` are types that are known, and ``dims`` ranges.
+    ``inputs`` are types that are known, and ``dims`` ranges; ``seconds`` how long types are tried.
     """
     known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
     known = {name: _read_type(module, name, text) for name, text in inputs.items()}
-    wanted = dict.fromkeys(known, False) if known else {}
-    wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
-    keywords = frozenset(name for name in wanted if wanted[name])
-
-    def call(guesses: Mapping[str, Guess], sizes: Mapping[str, int]) -> Any:
-        return called(module, guesses, keywords, sizes)
-
-    guesses, sizes = fitting(list(wanted), sizes_of(module), known, call, known_sizes)
+    needed = parameters(module) if not known or _more(module, known) else iter([{}])
+    guesses, keywords, sizes = _fitting(module, needed, known, known_sizes, seconds)
     odd = next((name for name in dims if name not in sizes), None)
     if odd is not None:
         text = f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}"
         raise Stopped("declare", "NoInput", text, "case")
     return tried(module, guesses, keywords, sizes, dims), sizes
+
+
+def _fitting(
+    module: Any,
+    needed: Iterator[dict[str, bool]],
+    known: Mapping[str, Guess],
+    sizes: Mapping[str, int],
+    seconds: float,
+) -> tuple[dict[str, Guess], frozenset[str], dict[str, int]]:
+    """Return types of the first of these groups of inputs with which the module runs, the names of those that are
+    passed by keyword, and sizes. Raises Stopped as the first group was refused where none fits."""
+    refused: Exception | None = None
+    deadline = time.monotonic() + seconds
+    for group in needed:
+        wanted = {**group, **dict.fromkeys(known, False)}
+        keywords = frozenset(name for name in wanted if wanted[name])
+
+        def call(guesses: Mapping[str, Guess], at: Mapping[str, int], by_keyword: frozenset[str] = keywords) -> Any:
+            return called(module, guesses, by_keyword, at)
+
+        found = attempt(partial(fitting, list(wanted), sizes_of(module), known, call, sizes, deadline))
+        if not isinstance(found, Exception):
+            return found[0], keywords, found[1]
+        refused = refused or found
+    assert refused is not None
+    raise refused
 
 
 def _first_size(name: str, said: str) -> int:
@@ -201,7 +225,7 @@ def _first_problem(error: ValueError) -> str:
 def _more(module: Any, known: Mapping[str, Guess]) -> bool:
     """Return whether forward needs inputs besides those that are known."""
     try:
-        needed = parameters(module)
+        needed = next(parameters(module))
     except Stopped:
         return False
     return not all(needed.values()) and not needed.keys() <= known.keys()
@@ -212,7 +236,7 @@ def _build(request: Request, folder: Folder) -> Any:
 
     def refuse(error: Exception) -> None:
         if not isinstance(error, Stopped):
-            text = f"{request.module} cannot be built: {describe(error, request.folder)}"
+            text = f"{request.module} cannot be built: {describe(error, request.folder)}{_how_to_build(error)}"
             raise Stopped("declare", type(error).__name__, text, "case") from error
 
     with noting(refuse):
@@ -225,14 +249,30 @@ def _build(request: Request, folder: Folder) -> Any:
     return module.eval()
 
 
+def _how_to_build(error: Exception) -> str:
+    """Return how to give the arguments that a class lacks, or has too many of."""
+    words = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: '(\w+)'", str(error))
+    if words is None:
+        return ""
+    if words[1] == "config":
+        return "; give --config FILE, or make a small network with --tiny"
+    return f"; give its arguments, as --with {words[1]}=VALUE"
+
+
 def configuration(folder: Path, module: str) -> str:
     """The name of the class that a module's configuration is of, as transformers' classes say it."""
     with Folder.of(folder).active() as own:
-        known = getattr(own.resolve(module), "config_class", None)
-    if not isinstance(known, type):
+        known = class_of_configuration(own.resolve(module))
+    if known is None:
         text = f"{module} does not say of which class its configuration is (config_class); give it with --with"
         raise Stopped("declare", "MissingName", text, "case")
     return f"{known.__module__}.{known.__qualname__}"
+
+
+def class_of_configuration(kind: Any) -> type | None:
+    """Return the class of the configuration of a module's class, as those of transformers say it; None for others."""
+    known = getattr(kind, "config_class", None)
+    return known if isinstance(known, type) else None
 
 
 DEPTH = 8

@@ -23,7 +23,7 @@ from conformance.case.inputs import Input
 from conformance.draw.value_regimes import make
 from conformance.errors import Stopped, attempt, summarize
 
-SECONDS = 60.0
+SECONDS_OF_TYPES = 60.0
 """How long types are tried for the inputs of a module."""
 BASE = {"batch": 2, "seq": 5, "l": 16, "d": 8, "h": 32, "w": 32}
 """Sizes that dims have at first."""
@@ -97,6 +97,8 @@ class Sizes:
     """Of the weights, if a case can say it."""
     in_time: bool = False
     """Whether a part goes along a sequence."""
+    sounds: list[str] = field(default_factory=list)
+    """Shapes of spectrograms that a configuration of transformers tells."""
 
 
 def sizes_of(module: Any) -> Sizes:
@@ -108,6 +110,7 @@ def sizes_of(module: Any) -> Sizes:
     told = Sizes()
     kinds = (str(one.dtype).removeprefix("torch.") for one in module.parameters() if one.is_floating_point())
     told.dtype = next((kind for kind in kinds if kind in DTYPES), told.dtype)
+    told.sounds = [*_spectrograms(getattr(module, "config", None))]
     for part in module.modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
             told.rows.append(part.num_embeddings)
@@ -136,19 +139,45 @@ def sizes_of(module: Any) -> Sizes:
     return told
 
 
-def parameters(module: Any) -> dict[str, bool]:
-    """The names of the parameters of forward that an input is needed for, and whether they are passed by keyword.
-    Where all have a default, those that a main input is known by."""
+def _spectrograms(config: Any) -> Iterator[str]:
+    """Yield shapes of a batch of spectrograms, by what configurations of transformers call their sizes."""
+    names = ("num_mel_bins", "max_length", "max_source_positions")
+    bins, frames, halves = (getattr(config, name, None) for name in names)
+    if not isinstance(bins, int):
+        return
+    if isinstance(halves, int):  # what a first layer with a stride of two makes of the frames
+        yield f"batch, {bins}, {2 * halves}"
+    if isinstance(frames, int):
+        yield f"batch, {frames}, {bins}"
+    yield f"batch, seq, {bins}"
+
+
+def parameters(module: Any) -> Iterator[dict[str, bool]]:
+    """Yield names of the parameters of forward that inputs are needed for, and whether they are passed by keyword.
+
+    Where all have a default, those that a main input is known by, and then with one more of ``_USUAL`` each time.
+    Raises Stopped where forward names none.
+    """
     known = inspect.signature(module.forward).parameters.values()
     plain = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     needed = [one.name for one in plain if one.default is one.empty]
     if needed:
-        return dict.fromkeys(needed, False)
+        yield dict.fromkeys(needed, False)
+        return
     main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
     if not main:
         raise Stopped("declare", "NoInput", "the inputs of forward cannot be guessed; give them with --input", "case")
-    more = ["attention_mask"] if main == "input_ids" and any(one.name == "attention_mask" for one in plain) else []
-    return dict.fromkeys([main, *more], True)
+    names = {one.name for one in known}
+    found = [main, *(["attention_mask"] if main == "input_ids" and "attention_mask" in names else [])]
+    yield dict.fromkeys(found, True)
+    for name in _USUAL:
+        if name in names and name not in found:
+            found = [*found, name]
+            yield dict.fromkeys(found, True)
+
+
+_USUAL = ("decoder_input_ids", "pixel_values", "input_features", "input_values", "bbox", "decoder_input_values")
+"""What networks of transformers take besides their main input, though it has a default."""
 
 
 def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, Any]:
@@ -175,6 +204,7 @@ def candidates(name: str, told: Sizes) -> list[Guess]:
 
 
 def _floats(told: Sizes) -> Iterator[Guess]:
+    yield from (Guess(f"float32[{shape}]", why="a spectrogram, by its configuration") for shape in told.sounds)
     images = [
         Guess(f"float32[batch, {', '.join([str(count), *_AXES[axes]])}]", why=f"{count} channels of the first layer")
         for count, axes in _few(told.channels, 2)
@@ -247,11 +277,16 @@ Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
 
 
 def fitting(
-    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call, known: Mapping[str, int]
+    names: Sequence[str],
+    told: Sizes,
+    given: Mapping[str, Guess],
+    call: Call,
+    known: Mapping[str, int],
+    deadline: float,
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
-    known, and so are sizes. Raises Stopped where none is found."""
-    deadline, last = time.monotonic() + SECONDS, ""
+    known, and so are sizes. Raises Stopped where none is found by ``deadline`` (``time.monotonic``)."""
+    first = ""
     options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]
@@ -266,11 +301,11 @@ def fitting(
             refused = attempt(partial(call, guesses, sizes))
             if not isinstance(refused, Exception):
                 return guesses, sizes
-            last = summarize(refused)[:200]
+            first = first or summarize(refused)[:200]
         if time.monotonic() > deadline:
             break
-    how = f"--input {names[0]}='float32[batch, 8]'"
-    text = f"the module runs with no inputs that were tried ({last}); say them, as in {how}"
+    how = f"--input {names[0]}='{'int64[batch, seq]' if _IDS.search(names[0]) else 'float32[batch, 8]'}'"
+    text = f"the module runs with no inputs that were tried ({first}); say them, as in {how}"
     raise Stopped("declare", "NoInput", text, "case")
 
 

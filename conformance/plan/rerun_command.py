@@ -14,9 +14,7 @@ def command(cell_id: str, folder: Path, cases: Sequence[str | Path], options: Ma
 
     With these paths of cases, and those of ``options`` that are not None.
     """
-    words = ["pytest", "conformance"]
-    if not (folder / "conformance").is_dir():
-        words.insert(1, "--pyargs")
+    words = ["pytest", "conformance"] if (folder / "conformance").is_dir() else ["conformance", "run"]
     for path in cases:
         words += ["--cases", str(path)]
     for name, value in options.items():

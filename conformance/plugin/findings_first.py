@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MOST = 30
 """Findings that are shown; ``conformance findings`` shows all."""
+_MANY, _WHOLE = 10, 3
+"""Of more findings than the first, only so many are shown whole."""
 _FULL = 2
 """The verbosity (``-vv``) from which on every red cell is shown in full besides."""
 
@@ -53,8 +55,10 @@ class FindingsFirst:
 
         runs, width = self._session.gating.earlier(), reporter._tw.fullwidth
         reporter.ensure_newline()
+        whole = len(found) if len(found) <= _MANY or reporter.config.get_verbosity() > 0 else _WHOLE
         for number, finding in enumerate(found[:_MOST], 1):
             block = finding_block.describe(finding, since(finding, runs))
+            block = block if number <= whole else finding_block.shortened(block)
             head, *lines = finding_block.lines(block, number, len(found), width - 1, reporter._tw._file)
             if number > 1:
                 reporter.write_line("")
@@ -65,6 +69,9 @@ class FindingsFirst:
             place = literal(display_path(self._session.options.report))
             reporter.write_line("")
             reporter.write_line(f"and {len(found) - _MOST} more: conformance findings {place}")
+        if whole < len(found):
+            reporter.write_line("")
+            reporter.write_line(f"the first {whole} findings are shown whole, and all with -v")
         if reporter.config.get_verbosity() >= _FULL:
             for record in self._session.explaining.red.values():
                 reporter.write_sep("_", literal(record["id"]), red=True, bold=True)

@@ -83,16 +83,21 @@ def _number(value: Any) -> float:
 def share(explained: Record, others: Iterable[Record]) -> None:
     """Write the explanation of one cell into the records of others of its cause."""
     for record in others:
-        record.unexplained, record.explained_with = explained.unexplained, explained.id
+        record.unexplained, record.explained_with, record.after = explained.unexplained, explained.id, None
         for name in SHARED:
             setattr(record, name, copy.deepcopy(getattr(explained, name)))
         if explained.smallest is not None:
             record.smallest = {"as": explained.id}
 
 
+def fails_alike(record: Record, again: Record) -> bool:
+    """Return whether two runs of a cell ended in the same way."""
+    return (again.status, again.stage, again.error) == (record.status, record.stage, record.error)
+
+
 def explained(record: Record, again: Record) -> Record:
     """Return the record with what explaining it again has found; as it was where it does not fail alike again."""
-    if (again.status, again.stage, again.error) != (record.status, record.stage, record.error):
+    if not fails_alike(record, again):
         return record
     kept = {name: getattr(record, name) for name in _KEPT}
     seconds = {**record.seconds, "explain": round(sum(again.seconds.values()), 6)}

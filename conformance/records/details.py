@@ -101,7 +101,7 @@ def _declared(record: Mapping[str, Any], outcome: str) -> list[Mapping[str, Any]
 def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield what ran before a cell that fails only after others."""
     after = record.get("after")
-    if not after:
+    if not after or "alone" not in after:  # else it is not known yet how it ends alone
         return
     did = {"passed": "passes", "xfailed": "fails as declared", "skipped": "is skipped"}
     yield f"alone, in a fresh process, it {did.get(after['alone'], after['alone'])}"

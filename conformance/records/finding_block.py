@@ -7,6 +7,7 @@ names of the other cells of its cause.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +69,15 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
     return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
 
 
+def shortened(block: Block) -> Block:
+    """Return the block with what tells it from others: where, the effect, the first cells, and how to see all."""
+    rows = tuple((label, texts[:1]) for label, texts in block.rows if label in _SHORT)
+    return dataclasses.replace(block, rows=rows)
+
+
+_SHORT = ("where", "effect", "cells", "more")
+
+
 def lines(block: Block, number: int, count: int, width: int, stream: Any = None) -> Iterator[str]:
     """Yield the block for a terminal of ``width`` columns. Paths and commands are not broken, so that they can be
     copied. ``stream`` is where they go, by default ``sys.stdout``."""
@@ -114,6 +124,8 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         return f"{record['shipped']} is wrong"
     if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
+    if key.component == "exporter" and (record.get("operator") or {}).get("how") in _KEPT:
+        return f"{_EXPORTERS.get(str(record.get('exporter')), 'the exporter')} keeps what it saw for one example"
     own = ", ".join(record.get("own_code") or ())
     if key.component == "exporter" and own:
         operator = str((record.get("operator") or {}).get("operator"))
@@ -133,6 +145,8 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
     return words.get(key.component, unknown)
 
 
+_KEPT = ("constant", "path")
+"""How a capture goes wrong that records tensors only, so that Python's numbers and branches stay as they were."""
 _OF_A_FILE = {
     "exporter": "the file is wrong",
     "reference": "ONNX's evaluator is wrong, or the file leaves it open",
@@ -267,13 +281,17 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *(conclusion(record) if not change else ()),  # a change that helps says more
         *guilty_passes(record.get("optimizer") or {}, record),
         *([f"a change that makes it right: {change}"] if change else []),
+        *([_TENSORS_ONLY] if located.get("how") in _KEPT and record.get("exporter") == "torchscript" else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
         *(f"the exporter warned: {one_line(one.get('text'), _MOST_OF_WARNING)}" for one in _warnings(record)),
     ]
     if record.get("unexplained"):
-        told.append("not looked into yet: --explain all, or the command below")
+        told.append("not looked into yet: --explain all, or conformance explain")
     return tuple(told)
+
+
+_TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on a tensor keep the example's value"
 
 
 def _warnings(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -344,6 +362,8 @@ def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
 def _more(finding: Finding) -> tuple[str, ...]:
     """Return the commands that go on from here."""
     lines = [f"conformance explain {finding.id}  (all that is known)"]
+    if all(cell.get("unexplained") for cell in finding.cells):
+        return tuple(lines)
     if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open"):
         lines.append(f"conformance findings --fix {finding.id}  (changes with which it passes)")
         lines.append(f"conformance findings --expect {finding.id}  (declare it, until it is fixed)")

@@ -69,13 +69,37 @@ class Finding:
 
 
 def findings(records: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """The findings of a run, those with most cells first."""
+    """The findings of a run, those with most cells first. Cells of a case and an exporter that fail alike are one
+    finding until somebody is asked about them."""
     by_key: dict[Key, Finding] = {}
+    unexplained: dict[Any, list[tuple[Key, Mapping[str, Any]]]] = {}
     for record in records:
         if record["status"] in RED:
             key = Key(*record["finding"]) if record.get("finding") else key_of(record)
-            by_key.setdefault(key, Finding(key)).cells.append(record)
+            if record.get("unexplained"):
+                alike = (record["case"], record["exporter"], record.get("stage"), key.kind)
+                unexplained.setdefault(alike, []).append((key, record))
+            else:
+                by_key.setdefault(key, Finding(key)).cells.append(record)
+    for group in unexplained.values():
+        key = min((key for key, _ in group), key=lambda key: key.component == "open")
+        by_key.setdefault(key, Finding(key)).cells += [record for _, record in group]
+    for graphs in [one for one in by_key.values() if one.key.kind == _OTHER_GRAPH]:
+        of = _captured_in(by_key.values(), graphs)
+        if of is not None:
+            of.cells += by_key.pop(graphs.key).cells
     return sorted(by_key.values(), key=lambda finding: -len(finding.cells))
+
+
+_OTHER_GRAPH = "ShapeBakedIn"
+"""The error of an export that keeps a size, which shows in its graph at other sizes."""
+
+
+def _captured_in(found: Iterable[Finding], graphs: Finding) -> Finding | None:
+    """Return the finding of a number or a branch that the export of the same cases keeps, or None."""
+    cases = {(cell["case"], cell["exporter"]) for cell in graphs.cells}
+    of = (one for one in found if one.key.by in ("line", "branch") and one.key.component == "exporter")
+    return next((one for one in of if cases <= {(cell["case"], cell["exporter"]) for cell in one.cells}), None)
 
 
 def shows_less(record: Any) -> tuple[bool, bool]:
@@ -153,7 +177,9 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
         return "error", _without_numbers(str(record.get("reason") or ""))
     source = record.get("source") or {}
     place_of_case = f"{source['file']}:{source['line']}" if source.get("line") else str(record["case"])
-    return ("entry" if component == "declaration" else "case"), place_of_case
+    if component == "declaration":  # which names the entries; a case may have several
+        return "entry", str(record.get("reason") or place_of_case)
+    return "case", place_of_case
 
 
 def _folder(record: Mapping[str, Any]) -> str:

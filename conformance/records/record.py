@@ -158,9 +158,9 @@ class Outcome:
     histogram: dict[str, list[float]] | None = None
     """how many examples have their largest error (over what is allowed) between which powers of ten"""
     after: record_types.After | None = None
-    """of a cell that fails only after others in the same process (`OnlyAfter`): how many `cells` ran before it, their
-    `cases` (the last ones first, and the number of `others`), what these `changed` by case, `stage` and `error` as it
-    failed, its status `alone`"""
+    """of a cell that failed after others in the same process and was not run alone yet, or fails only after them
+    (`OnlyAfter`): how many `cells` ran before it, their `cases` (the last ones first, and the number of `others`),
+    what these `changed` by case; once it ran alone `stage` and `error` as it failed, and its status `alone`"""
     reused: bool = False
     """true where `--reuse` took the record over from an earlier run"""
 

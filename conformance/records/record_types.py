@@ -73,7 +73,7 @@ Changed = TypedDict("Changed", {
 }, total=False)  # fmt: skip
 After = TypedDict("After", {
     "cells": Required[int], "cases": Required[Texts], "others": Required[int],
-    "changed": Required[dict[str, list[str]]], "alone": Required[str], "stage": Text, "error": Text,
+    "changed": Required[dict[str, list[str]]], "alone": Text, "stage": Text, "error": Text,
 }, total=False)  # fmt: skip
 Depends = TypedDict("Depends", {
     "files": dict[str, str], "folders": dict[str, str], "modules": dict[str, str], "packages": dict[str, str],

@@ -90,6 +90,10 @@ def run_suite(
     )
 
 
+AS_RUN = ("--pyargs", "conformance", "--conformance-run")
+"""What ``conformance run`` gives to pytest before the words of its own."""
+
+
 def run_pytest(
     folder: Path, *arguments: str | Path, own_process: bool = False, plugin: str = "", **environment: str
 ) -> Outcome:

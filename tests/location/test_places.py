@@ -8,6 +8,7 @@ from onnxscript import opset18 as op
 from conformance.records.location import places_of
 from tests.kit.cases import details, module_of, say
 from tests.kit.planting import planted
+from tests.kit.runs import ROOT
 from tests.location.test_refused import lowering, symbolic
 
 pytestmark = pytest.mark.own_store
@@ -118,3 +119,16 @@ def test_the_place_has_its_kind_and_no_file_is_named_that_is_not_there(bench, na
     assert said.startswith(f"parts first at {row.said}"), said
     named = [file for file, _ in places_of(record.as_dict()) if file.endswith(".py") and "/" not in file]
     assert named == (["beside.py"] if row.place == "file" else [])
+
+
+@pytest.mark.thorough
+def test_an_operator_of_a_cpp_extension_has_the_line_that_calls_it(bench):
+    python = (ROOT / "cases/cpp_extension/modules.py").read_text(encoding="utf-8")
+    case = say(
+        "module: beside.Added", 'inputs: {a: "float32[batch, 5]", b: "float32[batch, 5]"}', "dims: {batch: 1..4}",
+        "export: {torchscript: [17]}", 'needs: [ninja, "command:g++"]',
+    )  # fmt: skip
+    record = bench.run(case, python.replace('g.op("Mul", a, two)', 'g.op("Sub", a, two)'))
+    assert (record.error, record.fault) == ("WrongValue", "exporter"), record.as_dict()
+    told = record.operator or {}
+    assert (told.get("place"), told.get("source")) == ("file", "return MyAdd.apply(a, b)"), told

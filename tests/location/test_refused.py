@@ -3,11 +3,13 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
 import torch
+from onnx import helper
 from onnxscript import opset18 as op
 from torch.onnx._internal.exporter import _dispatching
 
@@ -18,6 +20,7 @@ from conformance.align.operators.dynamo import Seen, of_graph
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records import text
+from conformance.records.location import places_of
 from conformance.worker.isolation import Worker
 from tests.kit.cases import case_of, details, module_of, say, verdict
 from tests.kit.planting import planted, untyped, wrapping
@@ -243,6 +246,23 @@ def test_an_export_that_ends_its_process_has_the_operator_and_line(bench, export
     known = {"stage": "translation", "how": "crashes", "place": "file", "file": "beside.py"}
     assert record.operator == HERE | known
     assert "the process ends at beside.py:7" in text.failure(record.as_dict())
+
+
+def test_a_refused_node_that_no_call_stands_behind_is_named_itself(bench):
+    """As a pass over the graph may add one: before anything that was translated, from an input."""
+
+    def add(model: Any) -> int:
+        model.graph.node.insert(0, helper.make_node("NoSuchOperator", [model.graph.input[0].name], ["z"], "added"))
+        model.graph.output.append(helper.make_tensor_value_info("z", 1, None))
+        return 1
+
+    with planted(exported(add)):
+        record = bench.run(say(NET, TORCHSCRIPT), PYTHON, check="export")
+    told = record.operator or {}
+    assert (told.get("place"), told.get("node"), told.get("type")) == ("node", "added", "NoSuchOperator"), record
+    places = [Path(file).name for file, _ in places_of(record.as_dict())]
+    assert (record.fault, "operator" in told, places) == ("exporter", False, ["planted.yaml"]), record
+    assert any("added" in line for line in details(record)), details(record)
 
 
 def unary(kind: str) -> Callable[..., Any]:

@@ -164,7 +164,7 @@ def test_processes_that_end_lose_no_cell_and_double_none(folder):
     assert lost == {"export[small-torchscript-op17]", "accuracy[small-dynamo-op20-onnxruntime-fp32]"}
     for record in map(outcome.records.get, lost):
         assert (record["status"], record["fault"]) == ("failed", "harness")
-        assert "crashed while running" in record["reason"] and record["command"].startswith("pytest ")
+        assert "crashed while running" in record["reason"] and record["command"].startswith("conformance run ")
     assert "INTERNALERROR" not in outcome.text
 
 

@@ -92,7 +92,7 @@ def test_edits_reach_the_cells_whatever_the_last_one_did(folder, typed):
     beside.write_text(MODULE.replace("x * 1.0", "x / int(x.shape[0])"))
     wrong = typed.until(REST)
     assert "cases/beside.py changed: 2 of 2 cells to run" in wrong and "FAILED" in wrong
-    assert "reproduce: pytest --pyargs conformance -k" in wrong
+    assert "reproduce: conformance run -k" in wrong
 
     beside.write_text(MODULE.replace("return x", "os.abort(); return x"))
     dead = typed.until(REST)

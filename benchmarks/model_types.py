@@ -1,0 +1,192 @@
+"""How many kinds of networks become a small case by their name alone, and what the suite says of each.
+
+The types are chosen by rule: evenly from the base models that transformers lists, and evenly from timm's networks.
+Each is made small with random weights (``conformance new NAME --from MODULE --tiny``), exported by dynamo at one
+opset, and run by ONNX Runtime in fp32. Results are kept at once, so that the next call goes on where this one ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.common import HEAD, Row
+from benchmarks.planted import ROOT
+from conformance.case.case_file import load
+from conformance.checks.runner import Runner
+from conformance.commands import ask
+from conformance.draft.case_text import as_text
+from conformance.draft.drafting import Request
+from conformance.draft.tiny import draft_tiny, numbers_of, weights
+from conformance.errors import UserError, works
+from conformance.plan.catalogue import plan
+from conformance.plan.settings import Settings
+from conformance.worker.isolation import Worker
+from conformance.worker.warm import new_worker
+
+PAGE = ROOT / "docs" / "evidence" / "model-types.md"
+RESULTS = ROOT / ".conformance" / "model-types.jsonl"
+TRANSFORMERS, TIMM = 15, 70
+"""One of so many types is tried."""
+TARGET = 0.85
+CELL = 180.0
+"""Seconds for a cell."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one type."""
+
+    module: str
+    outcome: str
+    """``green``, ``red: FAULT``, ``skipped``, or ``no case``."""
+    why: str
+    made_with: str
+    versions: str
+
+    @property
+    def counts(self) -> bool:
+        """Return whether it says something of an export: green, or red by somebody else's fault."""
+        return self.outcome == "green" or self.outcome in (
+            "red: exporter",
+            "red: runtime",
+            "red: pytorch",
+            "red: converter",
+        )
+
+
+def modules(quick: bool = False) -> list[str]:
+    """Return the names of the types, as ``--from`` takes them."""
+    import timm
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    listed = sorted(
+        {name for one in MODEL_MAPPING_NAMES.values() for name in ([one] if isinstance(one, str) else one)}
+    )
+    known = [f"transformers.{name}" for name in listed if hasattr(transformers, name)][::TRANSFORMERS]
+    known += [f"timm.models.{name}" for name in sorted(timm.list_models())][::TIMM] if not quick else []
+    return known[::20] if quick else known
+
+
+def versions() -> str:
+    import timm
+    import torch
+    import transformers
+
+    return f"torch {torch.__version__}, transformers {transformers.__version__}, timm {timm.__version__}"
+
+
+NOT_BUILT = "not built by its library"
+"""Of a class that needs another package, or arguments that it has no default for: it is counted apart."""
+
+
+def study(quick: bool) -> list[Result]:
+    """Return the result of each type; those that are kept of these versions are not tried again."""
+    now, kept = versions(), _kept()
+    found: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="conformance-types-") as name, new_worker(dynamo=True) as worker:
+        for number, module in enumerate(modules(quick)):
+            if (module, now) not in kept:
+                result = _tried(worker, module, Path(name) / str(number), now)
+                worker.replace()
+                RESULTS.parent.mkdir(parents=True, exist_ok=True)
+                with RESULTS.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(dataclasses.asdict(result)) + "\n")
+                kept[module, now] = result
+                print(f"{number + 1}: {module}: {result.outcome}: {result.why[:120]}", flush=True)
+            found.append(kept[module, now])
+    return found
+
+
+def _kept() -> dict[tuple[str, str], Result]:
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    return {(one.module, one.versions): one for one in (Result(**json.loads(line)) for line in lines)}
+
+
+def _is_built(progress: object, request: Request) -> bool:
+    """Return whether the library makes such a network of what it takes by default."""
+    return works(lambda: weights(dataclasses.replace(request, given=numbers_of(request)[0]({}))))
+
+
+def _tried(worker: Worker, module: str, folder: Path, now: str) -> Result:
+    folder.mkdir(parents=True)
+    request = Request(folder, module, {}, {})
+    try:
+        request, draft = ask(worker, draft_tiny, request)
+    except UserError as refused:
+        built = worker.call(_is_built, request, timeout=CELL)
+        return Result(module, "no case" if built is True else NOT_BUILT, str(refused), "", now)
+    case = folder / "one.yaml"
+    case.write_text(as_text("one", request, draft, {"torchscript": "one is enough here"}, False), encoding="utf-8")
+    run = Runner(Settings(store=folder / "store", examples=4), CELL, worker)
+    cells = [
+        cell for cell in plan(load(case)[0])
+        if cell.check in ("export", "accuracy") and cell.runtime in (None, "onnxruntime")
+    ]  # fmt: skip
+    records = list(run.each(cells))
+    made_with = json.dumps(dict(request.given))
+    for status in ("failed", "skipped"):
+        for record in records:
+            if record.status == status:
+                outcome = "skipped" if status == "skipped" else f"red: {record.fault}"
+                return Result(module, outcome, f"{record.stage}: {record.error}: {record.reason}", made_with, now)
+    return Result(module, "green", "", made_with, now)
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    found = study(quick)
+    built = [one for one in found if one.outcome != NOT_BUILT]
+    count = sum(one.counts for one in built)
+    yield Row(
+        "types that are green, or red by the fault of another than the case and the harness",
+        f"{count / len(built):.1%}", f"{count} of {len(built)} that their library builds",
+        target=f"at least {TARGET:.0%}", met=count / len(built) >= TARGET, repeats=len(found),
+    )  # fmt: skip
+    for outcome, count in sorted(Counter(one.outcome for one in found).items()):
+        yield Row(outcome, str(count))
+
+
+TEXT = """# Networks by their name
+
+Made by `tox run -e dev -- python -m benchmarks model_types`.
+
+{targets}
+
+One of {transformers} base models that transformers lists, and one of {timm} networks of timm, by alphabet: {count}.
+Each is made small as `conformance new NAME --from MODULE --tiny` does it, with random weights and without a network,
+exported by dynamo at one opset, and run by ONNX Runtime in fp32. Types that their library does not build of what it
+takes by default, since they need another package or have no such default, are counted apart.
+
+## Those that are not green
+
+| module | outcome | why |
+|---|---|---|
+{others}
+
+{where}
+"""
+
+
+def write(where: str) -> None:
+    """Writes ``docs/evidence/model-types.md``; ``where`` says on what host and with which versions."""
+    found = study(False)
+    PAGE.write_text(
+        TEXT.format(
+            targets="\n".join([HEAD, *(row.line() for row in rows(False))]),
+            transformers=TRANSFORMERS, timm=TIMM, count=len(found), others="\n".join(_lines(found)), where=where,
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+
+
+def _lines(found: Sequence[Result]) -> Iterator[str]:
+    for one in sorted(found, key=lambda one: (one.outcome, one.module)):
+        if one.outcome != "green":
+            why = " ".join(one.why.replace("|", "\\|").replace("`", "'").split())
+            yield f"| {one.module} | {one.outcome} | {why[:160]} |"
