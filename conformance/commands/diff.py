@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from conformance.commands import option_types
+from conformance import option_types
 from conformance.records.sanitize import tell
 
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import add_cases, add_cell_timeout, add_store, option_types
+from conformance import option_types
+from conformance.commands import add_cases, add_cell_timeout, add_store
 from conformance.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
