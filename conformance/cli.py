@@ -68,6 +68,14 @@ GROUPS = {
             "note in a baseline that a change is known, and why",
             "conformance accept reports/latest --baseline reports/baseline.jsonl --because 'fixed soon' '*resize*'",
         ),
+        "ci": Command(
+            "run cases as a job of CI: baseline of the base branch, summary, page, comment",
+            "conformance ci cases --baseline reports/baseline.jsonl",
+        ),
+        "comment": Command(
+            "comment on a pull request what changed against its base branch",
+            "conformance comment reports/latest --baseline base.jsonl",
+        ),
         "merge": Command(
             "join the runs of several jobs", "conformance merge reports/whole reports/shard-1 reports/shard-2"
         ),
