@@ -35,6 +35,7 @@ from benchmarks import (
     mutants,
     neighbours,
     passes,
+    plugin,
     precision,
     published,
     reach,
@@ -54,6 +55,7 @@ from benchmarks.depends import cost
 GROUPS = {
     "whole_run": whole_run,
     "inner_loop": inner_loop,
+    "plugin": plugin,
     "examples": examples,
     "catalogue": catalogue,
     "dynamo": dynamo,

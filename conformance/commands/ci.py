@@ -11,8 +11,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from conformance.commands import comment
+from conformance.commands import comment, diff, merge
 from conformance.commands.run import start
 from conformance.errors import UserError
 from conformance.records.sanitize import one_line, tell
@@ -30,6 +31,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model", default="", metavar="FILE", help="an ONNX file in place of cases, in fp32 and fp16"
+    )
+    parser.add_argument(
+        "--shards",
+        default="",
+        metavar="TEXT",
+        help="runs of other jobs to join, as in 'shards/*', for cases",
     )
     parser.add_argument(
         "--baseline", default="", metavar="FILE",
@@ -51,20 +58,45 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """The exit code of the run, whatever becomes of its summary and comment. An empty text is an option left out."""
-    if given.model and given.cases:
-        raise UserError("give --cases or --model")
-    model = _case_of(Path(given.model)) if given.model else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, model as case:
-        cases = _split(given.cases) if case is None else [case]
+    if sum(map(bool, (given.cases, given.model, given.shards))) > 1:
+        raise UserError("give one of --cases, --model and --shards")
+    with tempfile.TemporaryDirectory() as folder:
         base = _find_baseline(Path(given.baseline), Path(folder) / "baseline.jsonl") if given.baseline else None
-        compared = ["--baseline", str(base)] if base is not None else []
-        report = ["--report", str(given.report), "--junit-xml", f"{given.report}.xml"]
-        ended = start([*cases, *report, *compared, *_split(given.options)])
+        ended = _join(given, base) if given.shards else _run_cases(given, base)
         if ended in _RAN and (given.report / "records.jsonl").is_file():
             try:
                 _show(given, base)
             except (UserError, OSError) as error:
                 tell(f"conformance ci: {error}")
+    return ended
+
+
+def _run_cases(given: argparse.Namespace, base: Path | None) -> int:
+    compared = ["--baseline", str(base)] if base is not None else []
+    report = ["--report", str(given.report), "--junit-xml", f"{given.report}.xml"]
+    with _case_of(Path(given.model)) if given.model else contextlib.nullcontext() as case:
+        cases = _split(given.cases) if case is None else [case]
+        return start([*cases, *report, *compared, *_split(given.options)])
+
+
+def _join(given: argparse.Namespace, base: Path | None) -> int:
+    """Return 0, or 1 where something got worse than in the baseline; without one, where a cell is red."""
+    runs = [str(run) for pattern in _split(given.shards) for run in sorted(Path().glob(pattern))]
+    if not runs:
+        raise UserError(f"--shards {given.shards}: there is no such run")
+    _call(merge, str(given.report), *runs)
+    if base is not None:
+        return _call(diff, str(base), str(given.report))
+    from conformance.baseline import load
+    from conformance.report.record_rows import failures
+
+    return 1 if failures([dict(record) for record in load(given.report)[1]]) else 0
+
+
+def _call(command: Any, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.arguments(parser)
+    ended: int = command.run(parser.parse_args(words))
     return ended
 
 
@@ -131,12 +163,13 @@ def _show(given: argparse.Namespace, base: Path | None) -> None:
     from conformance.report.command import report
     from conformance.report.markdown import summary
 
-    changes = changes_since(given.report, None)
+    changes = changes_since(given.report, base)
     on_github = bool(os.environ.get("GITHUB_ACTIONS"))
     report([given.report], html=given.report / "report.html", github=on_github, changes=changes)
     comment.add_to_summary(summary(*read_run(given.report), changes))
     if given.comment == "true" and any(map(os.environ.get, ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_IID"))):
-        comment.write(given.report, base, comment.name_of(given), _page())
+        why = comment.write(comment.describe(given.report, base, comment.name_of(given), _page()))
+        comment.add_to_summary(f"{why}\n" if why else "")
 
 
 def _page() -> str:

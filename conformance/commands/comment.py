@@ -23,7 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, also where no comment could be written: then it stands in the job's summary, with the reason."""
-    write(given.run, given.baseline, name_of(given), given.page)
+    body = describe(given.run, given.baseline, name_of(given), given.page)
+    why = write(body)
+    add_to_summary(f"{body}\n{why}\n" if why else "")
     return 0
 
 
@@ -32,24 +34,30 @@ def name_of(given: argparse.Namespace) -> str:
     return given.name or os.environ.get("GITHUB_JOB") or os.environ.get("CI_JOB_NAME") or "conformance"
 
 
-def write(run: Path, baseline: Path | None, name: str, page: str) -> None:
-    """Write the comment of the job ``name``, or tell why not."""
+def describe(run: Path, baseline: Path | None, name: str, page: str) -> str:
+    """Return the comment about a run."""
     from conformance.baseline import load
     from conformance.commands.report import changes_since
-    from conformance.report import code_host
-    from conformance.report.comment import comment, marker
+    from conformance.report.comment import comment
 
     base = None if baseline is None else load(baseline)[1]
-    body = comment(name, load(run), base, changes_since(run, baseline), page)
+    return comment(name, load(run), base, changes_since(run, baseline), page)
+
+
+def write(body: str) -> str | None:
+    """Write a comment, and return None; or tell and return why there is none."""
+    from conformance.report import code_host
+
     try:
-        code_host.write(code_host.thread(os.environ), marker(name), body)
+        code_host.write(code_host.thread(os.environ), body)
     except code_host.Unwritten as why:
         tell(f"conformance comment: {why}")
-        add_to_summary(f"{body}\n{why}\n")
+        return str(why)
+    return None
 
 
 def add_to_summary(text: str) -> None:
     """Add to the page of a job of GitHub Actions; others have none."""
-    if os.environ.get("GITHUB_STEP_SUMMARY"):
+    if text and os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as summary:
             summary.write(text)

@@ -97,8 +97,8 @@ def _gitlab(environment: Mapping[str, str]) -> Thread:
     return Thread(notes, notes, f"{api}/user", "PUT", {"PRIVATE-TOKEN": token}, ask)
 
 
-def write(thread: Thread, marker: str, body: str, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Put ``body``, which begins with ``marker``, in the place of the earlier comment with that marker, or write one.
+def write(thread: Thread, body: str, sleep: Callable[[float], object] = time.sleep) -> None:
+    """Put ``body`` in the place of the earlier comment with the same first line, the marker, or write one.
 
     Two jobs that wrote at the same time have left two: the first is kept, and the others are deleted. Everything is
     tried again where a host is busy, from looking for the earlier comment on, as an answer may have been lost. Raises
@@ -106,7 +106,7 @@ def write(thread: Thread, marker: str, body: str, sleep: Callable[[float], objec
     """
     for seconds in (*_WAITS, None):
         try:
-            _write(thread, marker, body)
+            _write(thread, body)
             return
         except _Again as busy:
             wait = seconds if busy.seconds is None else busy.seconds
@@ -115,8 +115,8 @@ def write(thread: Thread, marker: str, body: str, sleep: Callable[[float], objec
             sleep(wait)
 
 
-def _write(thread: Thread, marker: str, body: str) -> None:
-    own, data = _find_own(thread, marker), {"body": body}
+def _write(thread: Thread, body: str) -> None:
+    own, data = _find_own(thread, body.partition("\n")[0]), {"body": body}
     if own:
         _call(thread, thread.edit, f"{thread.one}/{own[0]}", data)
     else:

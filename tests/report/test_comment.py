@@ -24,7 +24,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[CodeHost]:
 
 def write(host: CodeHost, folder, body: str = "text", waited: list[float] | None = None) -> None:
     seconds: list[float] = [] if waited is None else waited
-    writing.write(writing.thread(host.environment(folder)), OURS, f"{OURS}\n{body}", seconds.append)
+    writing.write(writing.thread(host.environment(folder)), f"{OURS}\n{body}", seconds.append)
 
 
 def test_findings_are_new_still_there_or_gone():
