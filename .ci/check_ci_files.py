@@ -60,7 +60,8 @@ def shellcheck() -> bool:
     for job in template.values():
         scripts += ["\n".join([*job["before_script"], *job["script"]])]
     command = ["shellcheck", "--shell=bash", "--exclude=SC1091", "-"]  # .venv/bin/activate is made by the job
-    return all([subprocess.run(command, input=text, text=True, check=False).returncode == 0 for text in scripts])
+    ended = [subprocess.run(command, input=text, text=True, check=False).returncode for text in scripts]
+    return not any(ended)
 
 
 def read(file: Path) -> list[Any]:

@@ -69,12 +69,8 @@ GROUPS = {
             "conformance accept reports/latest --baseline reports/baseline.jsonl --because 'fixed soon' '*resize*'",
         ),
         "ci": Command(
-            "run cases as a job of CI: baseline of the base branch, summary, page, comment",
-            "conformance ci cases --baseline reports/baseline.jsonl",
-        ),
-        "comment": Command(
-            "comment on a pull request what changed against its base branch",
-            "conformance comment reports/latest --baseline base.jsonl",
+            "do what a job of CI does: run, compare, sum up, comment",
+            "conformance ci --cases cases --baseline reports/baseline.jsonl",
         ),
         "merge": Command(
             "join the runs of several jobs", "conformance merge reports/whole reports/shard-1 reports/shard-2"

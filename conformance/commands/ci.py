@@ -9,15 +9,14 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.commands import comment, diff, merge
+from conformance.commands import diff, merge
 from conformance.commands.run import start
 from conformance.errors import UserError
 from conformance.records.sanitize import one_line, tell
-from conformance.report.markdown import code
 
 _RAN = (0, 1, 5)
 """Exit codes of a run that left records, if it had any cells; all others are about options, or a run broken off."""
@@ -145,9 +144,11 @@ def _find_baseline(baseline: Path, copy: Path) -> Path | None:
 
 
 def _tell_lack(what: str) -> None:
+    from conformance.report.markdown import code
+
     text = f"{what}: this run is compared with nothing"
     tell(text)
-    comment.add_to_summary(f"{code(text, 500)}\n\n")
+    _add_to_summary(f"{code(text, 500)}\n\n")
 
 
 def _git(*words: str) -> bytes:
@@ -166,10 +167,32 @@ def _show(given: argparse.Namespace, base: Path | None) -> None:
     changes = changes_since(given.report, base)
     on_github = bool(os.environ.get("GITHUB_ACTIONS"))
     report([given.report], html=given.report / "report.html", github=on_github, changes=changes)
-    comment.add_to_summary(summary(*read_run(given.report), changes))
+    _add_to_summary(summary(*read_run(given.report), changes))
     if given.comment == "true" and any(map(os.environ.get, ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_IID"))):
-        why = comment.write(comment.describe(given.report, base, comment.name_of(given), _page()))
-        comment.add_to_summary(f"{why}\n" if why else "")
+        _comment(given, base, changes)
+
+
+def _comment(given: argparse.Namespace, base: Path | None, changes: Sequence[Mapping[str, Any]]) -> None:
+    """Comment on the pull request, or tell why there is no comment, which the summary says too."""
+    from conformance.baseline import load
+    from conformance.report import code_host
+    from conformance.report.comment import comment
+
+    name = given.name or os.environ.get("GITHUB_JOB") or os.environ.get("CI_JOB_NAME") or "conformance"
+    earlier = None if base is None else load(base)[1]
+    try:
+        host = code_host.thread(os.environ)
+        code_host.write(host, comment(name, load(given.report), earlier, changes, _page()))
+    except code_host.Unwritten as why:
+        tell(why)
+        _add_to_summary(f"{why}\n")
+
+
+def _add_to_summary(text: str) -> None:
+    """Add to the page of a job of GitHub Actions; others have none."""
+    if os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as summary:
+            summary.write(text)
 
 
 def _page() -> str:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from conformance.report import code_host as writing
 from conformance.report.comment import LIMIT, comment, marker
 from tests.kit.code_hosts import CodeHost, code_host
-from tests.kit.runs import run_command
+from tests.kit.runs import Outcome, run_command
 from tests.report.support import HEADER, HOSTILE, change, failed, hostile, hostile_change, hostile_header, record
 from tests.report.test_command import write_run
 
@@ -125,37 +126,42 @@ REFUSALS = {
 }
 
 
+def job(host: CodeHost, folder: Path, *words: str, fork: bool = False) -> Outcome:
+    """A job that joins the runs of others."""
+    known = {**host.environment(folder, fork=fork), "GITHUB_BASE_REF": "main"}
+    return run_command(folder, "ci", "--shards=run", *words, **known)
+
+
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_is_a_sentence_and_the_summary_has_what_the_comment_would(host, tmp_path, name):
+def test_a_refusal_is_a_sentence_and_the_exit_code_stays(host, tmp_path, name):
     answer, said = REFUSALS[name]
     host.refuse = lambda method, path: answer if method == "POST" else None
-    write_run(tmp_path / "reports" / "latest", [failed()])
-    done = run_command(tmp_path, "comment", **host.environment(tmp_path))
-    assert done.code == 0 and said in done.text and len(done.text.splitlines()) == 1
-    assert host.comments == []
+    write_run(tmp_path / "run", [failed()])
+    done = job(host, tmp_path)
+    assert done.code == 1 and said in done.text and host.comments == []
     if host.kind == "github":
         summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
-        assert summary.startswith(OURS) and said in summary and "\x1b" not in summary
+        assert summary.startswith("### ❌ Conformance") and said in summary and "\x1b" not in summary
 
 
-def test_a_fork_and_a_job_without_a_pull_request_ask_the_host_nothing(tmp_path):
-    write_run(tmp_path / "reports" / "latest", [failed()])
+def test_a_fork_asks_the_host_nothing(tmp_path):
+    write_run(tmp_path / "run", [record()])
     with code_host() as host:
-        fork = host.environment(tmp_path, fork=True)
-        told = [run_command(tmp_path, "comment", **fork)]
-        (tmp_path / "event.json").write_text('{"ref": "refs/heads/main"}')
-        told.append(run_command(tmp_path, "comment", **fork))
-        told.append(run_command(tmp_path, "comment", GITHUB_ACTIONS="", GITLAB_CI="true"))
-        told.append(run_command(tmp_path, "comment", GITHUB_ACTIONS="", GITLAB_CI=""))
-        assert host.asked == []
-    assert [done.code for done in told] == [0] * 4
-    for done, said in zip(told, ("from a fork", "not run for a pull", "not run for a merge", "no job"), strict=True):
-        assert said in done.text
+        done = job(host, tmp_path, fork=True)
+        assert (done.code, host.asked) == (0, []) and "from a fork" in done.text
+
+
+@pytest.mark.parametrize("environment, said", [
+    ({"GITHUB_ACTIONS": "true"}, "not run for a pull"), ({"GITLAB_CI": "true"}, "not run for a merge request"),
+    ({}, "no job of GitHub"), ({"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "1"}, "no token"),
+], ids=["push", "branch", "by hand", "no token"])  # fmt: skip
+def test_where_there_is_nothing_to_comment_on_that_is_said(environment, said):
+    with pytest.raises(writing.Unwritten, match=said):
+        writing.thread(environment)
 
 
 def test_a_name_is_one_comment(host, tmp_path):
-    write_run(tmp_path / "reports" / "latest", [record()])
-    known = host.environment(tmp_path)
-    for words in ((), ("--name", "other"), ()):
-        assert run_command(tmp_path, "comment", *words, **known).text == ""
+    write_run(tmp_path / "run", [record()])
+    for words in ((), ("--name=other",), (), ("--comment=false", "--name=third")):
+        assert job(host, tmp_path, *words).code == 0
     assert [body.split("\n")[0] for body in host.bodies] == [OURS, marker("other")]
