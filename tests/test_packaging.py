@@ -20,7 +20,7 @@ LATER_ONLY = re.compile(r"""; python_version >= (['"])3\.11\1$""")
 OF_LATER_PYTHON = ("tomllib",)
 """Modules of the standard library that the oldest Python does not have."""
 
-BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "onnx_ir": "onnxscript", "pydantic_core": "pydantic",
+BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "pydantic_core": "pydantic",
               "xdist": "pytest_xdist", "_pytest": "pytest"}  # fmt: skip
 """Modules that come with a package of another name."""
 
