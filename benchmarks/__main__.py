@@ -28,6 +28,7 @@ from benchmarks import (
     gating,
     golden,
     inner_loop,
+    install,
     isolation,
     latency,
     location,
@@ -53,6 +54,7 @@ from benchmarks.depends import cost
 
 GROUPS = {
     "whole_run": whole_run,
+    "install": install,
     "inner_loop": inner_loop,
     "examples": examples,
     "catalogue": catalogue,
