@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -49,9 +50,16 @@ for file, operator in (("net.onnx", "Relu"), ("wrong.onnx", "Sigmoid")):
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.wheel", description=__doc__)
+    parser.add_argument("--tag", help="a release's tag, which has to name the version and a part of the changelog")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to leave both archives")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wheel, sdist = built(folder / "dist")
+        version = wheel.name.split("-")[1]
+        if options.tag is not None and (trouble := trouble_of_release(options.tag, version, ROOT / "CHANGELOG.md")):
+            sys.exit(trouble)
         run([sys.executable, "-m", "twine", "check", "--strict", wheel, sdist])
         for archive, trouble in ((wheel, trouble_of_wheel(wheel)), (sdist, trouble_of_sdist(sdist))):
             print(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, {trouble or 'holds what it should'}")
@@ -59,7 +67,6 @@ def main() -> None:
                 sys.exit(1)
         python = environment(folder / "environment", wheel, "--constraint", ROOT / "constraints.txt")
         run([python, "-c", MODELS], folder)
-        version = wheel.name.split("-")[1]
         for words, code, said in (
             (["--version"], 0, version),
             (["doctor"], 0, "onnxruntime: runs here"),
@@ -73,6 +80,17 @@ def main() -> None:
             print(f"conformance {' '.join(words)}: exit code {done.returncode}, {time.perf_counter() - start:.1f} s")
             if done.returncode != code or said not in done.stdout:
                 sys.exit(f"expected exit code {code} and '{said}':\n{done.stdout}{done.stderr}")
+        if options.keep is not None:
+            shutil.copytree(wheel.parent, options.keep, dirs_exist_ok=True)
+
+
+def trouble_of_release(tag: str, version: str, changelog: Path) -> str | None:
+    """Say why a tag makes no release: it names another version, or one that the changelog says nothing of."""
+    if tag != f"v{version}":
+        return f"the tag {tag} is not v{version}, which the package says (conformance/__init__.py)"
+    if not re.search(rf"^## {re.escape(version)}$", changelog.read_text(encoding="utf-8"), re.M):
+        return f"CHANGELOG.md has no part '## {version}'"
+    return None
 
 
 def built(folder: Path) -> tuple[Path, Path]:
@@ -92,19 +110,19 @@ def trouble_of_wheel(wheel: Path) -> str | None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     metadata = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"
-    return _difference(names, {*_of_package(), *(f"{metadata}/{name}" for name in ABOUT)})
+    return _difference(names, {*of_package(), *(f"{metadata}/{name}" for name in ABOUT)})
 
 
 def trouble_of_sdist(sdist: Path) -> str | None:
     """Say what is missing in an sdist or too much; None where it can be built and tested, and has no leftovers."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    needed = {*_of_package(), *TO_BUILD}
+    needed = {*of_package(), *TO_BUILD}
     leftovers = {name for name in names if NEVER.search(name)}
     return _difference((names & needed) | leftovers, needed)
 
 
-def _of_package() -> Iterable[str]:
+def of_package() -> Iterable[str]:
     files = (file.relative_to(ROOT).as_posix() for file in (ROOT / PACKAGE).rglob("*") if file.is_file())
     return [name for name in files if name.endswith(OF_PACKAGE) and not NEVER.search(name)]
 
