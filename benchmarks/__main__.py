@@ -28,6 +28,7 @@ from benchmarks import (
     gating,
     golden,
     inner_loop,
+    install,
     isolation,
     latency,
     location,
@@ -54,6 +55,7 @@ from benchmarks.depends import cost
 
 GROUPS = {
     "whole_run": whole_run,
+    "install": install,
     "inner_loop": inner_loop,
     "plugin": plugin,
     "examples": examples,

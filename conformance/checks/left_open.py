@@ -11,7 +11,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import Limit, differs, distances
-from conformance.export.other_kernels import Operators, other_ways
+from conformance.export.other_kernels import other_ways
 from conformance.export.undefined import Undefined, leaves_open
 
 DRAWS = 6
@@ -27,6 +27,10 @@ class InOtherWays(Protocol):
 
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
 
+    def operators(
+        self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
+    ) -> tuple[frozenset[str], list[Array]]: ...
+
 
 def _tried(reference: InOtherWays, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array] | None:
     try:
@@ -36,19 +40,11 @@ def _tried(reference: InOtherWays, inputs: Inputs, way: AbstractContextManager[A
         return None
 
 
-def called(reference: InOtherWays, inputs: Inputs) -> frozenset[str]:
-    """Return the names of the operators that a module calls, by which it is known what may be open."""
-    noted = Operators()
-    _tried(reference, inputs, noted)
-    return frozenset(noted.names)
-
-
 def computes(reference: InOtherWays, inputs: Inputs, values: Sequence[Array]) -> bool:
     """Return whether a module computes all these values on its way, each as the result of an operator."""
     arrays = [np.asarray(value) for value in values]
-    noted = Operators({array.shape for array in arrays})
-    _tried(reference, inputs, noted)
-    return all(any(_is_near(array, result) for result in noted.results) for array in arrays)
+    _, results = reference.operators(inputs, {array.shape for array in arrays})
+    return all(any(_is_near(array, result) for result in results) for array in arrays)
 
 
 def _is_near(array: Array, result: Array) -> bool:
@@ -62,6 +58,8 @@ def left_open(
     question of size; and the rules that leave it open. An array without dims is about all values and their number."""
     found = [np.zeros(right.shape) for right in wanted]
     rules = set[str]()
+    if not operators:
+        return found, rules
 
     def see(rule: str, before: Sequence[Array], after: Sequence[Array] | None) -> None:
         for output, right in enumerate(before):

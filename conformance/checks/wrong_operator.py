@@ -12,6 +12,7 @@ from conformance.coverage.operator_calls import line_of_call, name_of
 from conformance.errors import attempt
 from conformance.export.dispatch import operator_mode
 from conformance.export.reference import Reference
+from conformance.worker.warm import one_thread
 
 
 def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
     from torch.utils._pytree import tree_leaves, tree_map
 
     told: list[dict[str, Any]] = []
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    one_thread()
 
     mode: Any = operator_mode()
 

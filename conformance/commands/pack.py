@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
     from conformance.bundle.bundle_layout import BundleWriter
     from conformance.bundle.entry import Entry
     from conformance.errors import CaseFileError, UserError
-    from conformance.plan.catalogue import read_suite, selection
+    from conformance.plan.catalogue import read_suite, refuse_without_torch, selection
     from conformance.plan.settings import Settings
     from conformance.records.environment import environment
     from conformance.worker.isolation import Death
@@ -54,6 +54,7 @@ def run(given: argparse.Namespace) -> int:
     chosen = [cell for cell in cells if cell.check == "accuracy" and (given.words or "") in cell.id]
     if not chosen:
         raise UserError(f"no accuracy cell of {given.runtime} is selected; does a case name it under runtimes:?")
+    refuse_without_torch(chosen)
     writer = BundleWriter(given.bundle, environment(sys.argv[1:]))
     settings = Settings(store=given.store / "models")
     left = []
