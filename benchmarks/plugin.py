@@ -27,7 +27,7 @@ def rows(quick: bool) -> Iterator[Row]:
         without = partial(pytest, "-p", "no:conformance.plugin")
         pytest(), without()  # which write the bytecode
         sides = {"with": partial(core_seconds_of, pytest), "without": partial(core_seconds_of, without)}
-        times = in_turn(sides, 3 if quick else 41)
+        times = in_turn(sides, 3 if quick else 21)
     added = [a - b for a, b in zip(times.values["with"], times.values["without"], strict=True)]
     half = statistics.quantiles(added, n=4)
     median = statistics.median(added)
