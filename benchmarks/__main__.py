@@ -28,6 +28,7 @@ from benchmarks import (
     gating,
     golden,
     inner_loop,
+    install,
     isolation,
     latency,
     location,
@@ -35,6 +36,7 @@ from benchmarks import (
     mutants,
     neighbours,
     passes,
+    plugin,
     precision,
     published,
     reach,
@@ -53,7 +55,9 @@ from benchmarks.depends import cost
 
 GROUPS = {
     "whole_run": whole_run,
+    "install": install,
     "inner_loop": inner_loop,
+    "plugin": plugin,
     "examples": examples,
     "catalogue": catalogue,
     "dynamo": dynamo,

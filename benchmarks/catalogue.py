@@ -187,14 +187,13 @@ class Bare:
 
     def case(self, cells: Sequence[Cell]) -> None:
         """All cells of a case."""
-        from conformance.checks.prepared import Prepared
+        from conformance.checks.prepared import Prepared, reference_of
         from conformance.draw.draw import Maker
-        from conformance.export.reference import Reference
 
         case = cells[0].case
         with Folder.of(case.folder).active() as folder:
             with self._timed("declare"):
-                prepared = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+                prepared = Prepared(case, reference_of(case, folder), Maker(case, folder.resolve))
             models: dict[tuple[str, int], list[Cell]] = defaultdict(list)
             for cell in cells:
                 models[cell.exporter, cell.opset].append(cell)

@@ -21,7 +21,7 @@ from conformance.case.declaration import Case
 from conformance.case.document import Document
 from conformance.checks.runner import Runner
 from conformance.draft.exported_program import case_of_program
-from conformance.errors import attempt
+from conformance.errors import attempt, import_torch
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -65,9 +65,11 @@ def check(
     where ``isolated`` is False. ``not_isolated`` of the records says which.
 
     Raises AssertionError with the text of the suite where a cell fails, or where none could be run; TypeError for
-    what is no module; ValueError for what no case may say; of an ExportedProgram what its export raises.
+    what is no module; ValueError for what no case may say, and where PyTorch is not installed; of an ExportedProgram
+    what its export raises.
     """
     __tracebackhide__ = True
+    import_torch("conformance.check needs")
     file, line = _caller()
     # nobody knows what made a module that is built, so that its models are not kept
     home = Path(STORE) if isinstance(module, str) else Path(tempfile.mkdtemp(prefix="conformance-check-"))

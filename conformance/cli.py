@@ -68,6 +68,10 @@ GROUPS = {
             "note in a baseline that a change is known, and why",
             "conformance accept reports/latest --baseline reports/baseline.jsonl --because 'fixed soon' '*resize*'",
         ),
+        "ci": Command(
+            "do what a job of CI does: run, compare, sum up, comment",
+            "conformance ci --cases cases --baseline reports/baseline.jsonl",
+        ),
         "merge": Command(
             "join the runs of several jobs", "conformance merge reports/whole reports/shard-1 reports/shard-2"
         ),

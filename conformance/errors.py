@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import importlib
+import importlib.util
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -72,6 +74,25 @@ class UserError(ValueError):
 
     Any other ValueError is a mistake in the harness.
     """
+
+
+def has_torch() -> bool:
+    """Return whether PyTorch is installed; it is not imported."""
+    return or_else(None, lambda: importlib.util.find_spec("torch")) is not None
+
+
+def require_torch(what: str) -> None:
+    """Raise UserError where PyTorch is not installed, with what needs it and the command to type."""
+    if not has_torch():
+        raise UserError(f"{what} PyTorch, which is not installed: pip install 'onnx-export-conformance[torch]'")
+
+
+def import_torch(what: str) -> None:
+    """Import PyTorch. Raises UserError as ``require_torch`` does, and for one that cannot be imported."""
+    require_torch(what)
+    error = attempt(lambda: importlib.import_module("torch"))
+    if isinstance(error, Exception):  # whatever it raises, as for a library of CUDA that is not there
+        raise UserError(f"{what} PyTorch, which is installed and cannot be imported: {summarize(error)}") from error
 
 
 class CaseFileError(Exception):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from conformance.cli import GROUPS
-from conformance.plugin import options as of_suite
+from conformance.plugin import declared_options as of_suite
 
 INTRO = """# Options
 

@@ -18,7 +18,7 @@ ORDER = (
     "plugin", "__main__", "api", "cli", "commands", "cluster", "versions", "draft", "repairs", "sensitivity",
     "mutants", "checks", "align", "coverage", "precision", "export", "depends", "bundle", "plan", "draw",
     "explanations", "verdict", "baseline", "latency", "report", "case", "records", "runtimes", "compare",
-    "onnxgraph", "explain", "worker", "disk", "errors", "arrays", "collector", "__init__",
+    "onnxgraph", "explain", "worker", "disk", "errors", "arrays", "collector", "option_types", "__init__",
 )  # fmt: skip
 """From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
 IGNORED = 15

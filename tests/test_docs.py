@@ -26,9 +26,9 @@ FOLDERS = (".", "docs", "docs/guides", "docs/evidence", "cases", "tests")
 PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
 OPTIONS_OF_OTHERS = (
     "--no-deps", "--system-site-packages", "--quick", "--check", "--random-order", "--ff", "--stepwise",
-    "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python",
+    "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python", "--device", "--tag",
 )  # fmt: skip
-"""Of pip, venv, benchmarks, benchmarks/bindings.py, pytest-random-order, pytest's cache and Dask."""
+"""Of pip, venv, benchmarks, benchmarks/bindings.py, pytest-random-order, pytest's cache, Dask and podman."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
     "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-outputs", "--trt",

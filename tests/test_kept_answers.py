@@ -14,7 +14,7 @@ import torch
 from conformance.checks.conditioning import Roundings
 from conformance.checks.prepared import _kept
 from conformance.export.answers import LARGEST, KeptAnswers
-from conformance.export.reference import Reference
+from conformance.export.module_reference import ModuleReference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import onnxruntime
@@ -65,7 +65,7 @@ def run_again(bench: Bench, cell: Cell, **more: Any) -> Record:
 def counted(bench: Bench, *arguments: Any, **more: Any) -> tuple[Record, Counter[str]]:
     """The record, and how often PyTorch was called in float32 (``__call__``) and in float64 (``oracle``), and how
     often it was measured how far rounding moves an answer."""
-    with count_calls(Reference.__call__, Reference.oracle, Roundings.moves) as counts:
+    with count_calls(ModuleReference.__call__, ModuleReference.oracle, Roundings.moves) as counts:
         record = runs(bench, *arguments, **more)
     return record, counts
 
@@ -104,7 +104,7 @@ def test_a_process_asks_the_first_draw_of_a_case_once_until_its_module_changes(b
     cell = cell_of(bench, BODY, net_of("torch.sin(x) * self.weight", weight="Parameter(torch.tensor(2.0))"))
     assert verdict(run_again(bench, cell)) == PASSED
     for change, calls in ((False, 0), (True, 1)):
-        with count_calls(Reference.__call__) as counts:
+        with count_calls(ModuleReference.__call__) as counts:
             if change:
                 _kept[cell.case.file, cell.case.name].reference.module.weight.data += 1
             assert verdict(run_again(bench, cell)) == PASSED

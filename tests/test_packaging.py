@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import tomllib
 from ruamel.yaml import YAML
 
+from benchmarks import wheel
 from conformance import HOME, __version__
 from tests.kit.imports import imported
 
@@ -20,7 +22,7 @@ LATER_ONLY = re.compile(r"""; python_version >= (['"])3\.11\1$""")
 OF_LATER_PYTHON = ("tomllib",)
 """Modules of the standard library that the oldest Python does not have."""
 
-BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "onnx_ir": "onnxscript", "pydantic_core": "pydantic",
+BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "pydantic_core": "pydantic",
               "xdist": "pytest_xdist", "_pytest": "pytest"}  # fmt: skip
 """Modules that come with a package of another name."""
 
@@ -83,3 +85,39 @@ def test_the_version_is_the_same_everywhere():
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     latest = re.findall(r"^## (\d[\w.]*)$", changes, re.M)[0]
     assert cited["version"] == latest == __version__ and cited["license"] == project()["license"] == "Apache-2.0"
+
+
+def test_a_tag_makes_a_release_only_of_the_version_that_the_package_and_the_changelog_name(tmp_path):
+    changes = tmp_path / "CHANGELOG.md"
+    changes.write_text("# Changelog\n\n## Unreleased\n\n## 1.2.3\n", encoding="utf-8")
+    for tag, version, refused in (
+        ("v1.2.3", "1.2.3", None),
+        ("v1.2.4", "1.2.3", "v1.2.3"),
+        ("v1.2", "1.2", "'## 1.2'"),
+    ):
+        trouble = wheel.trouble_of_release(tag, version, changes)
+        assert refused is trouble is None or refused in str(trouble)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
+    about = [f"net-1.0.dist-info/{name}" for name in wheel.ABOUT]
+    whole = [*wheel.of_package(), *about]
+    assert {"conformance/cli.py", "conformance/case.schema.json", "conformance/report/page.css"} <= {*whole}
+    for names, said in (
+        (whole, "None"),
+        (whole[1:], f"lacks: {whole[0]}"),
+        ([*whole, "tests/a.py"], "too much: tests/a"),
+    ):
+        archive = tmp_path / "net-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(archive, "w") as opened:
+            for name in names:
+                opened.writestr(name, "")
+        assert said in str(wheel.trouble_of_wheel(archive))
+
+
+def test_a_python_that_is_too_old_is_told_which_is_needed():
+    """Of a checkout, which no installer refuses: the lines before the check have to be read by Python 3.8."""
+    main = (HOME / "__main__.py").read_text(encoding="utf-8")
+    for text in (main, (HOME / "__init__.py").read_text(encoding="utf-8")):
+        ast.parse(text, feature_version=(3, 8))
+    assert main.index("sys.version_info < (3, 10)") < main.index("from conformance.cli")

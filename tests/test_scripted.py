@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from conformance.case.python import Folder
-from conformance.export.reference import Reference
+from conformance.export.module_reference import ModuleReference
 from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.modules import net_of
 
@@ -52,7 +52,7 @@ def exact(bench, python, array):
     """The float64 outputs of a scripted module, and why there are none."""
     case = bench.cells(say(SCRIPTED, "export: {torchscript: [17]}"), python)[0].case
     with Folder.of(case.folder).active() as folder:
-        reference = Reference(case, folder)
+        reference = ModuleReference(case, folder)
         return reference.oracle({"x": array}), reference.oracle_missing
 
 

@@ -8,7 +8,7 @@ import pytest
 from conformance.case.case_file import load
 from conformance.case.python import Folder
 from conformance.depends.inventory import said
-from conformance.export.reference import Reference
+from conformance.export.module_reference import ModuleReference
 from conformance.plan.catalogue import plan
 from tests.kit.cases import PASSED, load_case, problems_of, say, verdict, with_symbolic
 from tests.kit.modules import net_of
@@ -89,7 +89,7 @@ def test_a_module_stays_what_it_is_but_for_its_forward(bench):
     case = next(iter(bench.cells(NESTED, NET))).case
     folder = Folder.of(case.folder)
     with folder.active():
-        module = Reference(case, folder).module
+        module = ModuleReference(case, folder).module
         assert type(module).__name__ == "Net" and list(module.state_dict()) == ["line.weight", "line.bias"]
         assert [name for name, _ in module.named_modules()] == ["", "line"]
 

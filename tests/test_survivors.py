@@ -31,8 +31,8 @@ from conformance.draw.shapes import boundary_sizes
 from conformance.draw.simplest import simplest
 from conformance.export.graph import read
 from conformance.export.model_store import key
+from conformance.export.module_reference import ModuleReference
 from conformance.export.output_layout import names_of_tensor
-from conformance.export.reference import Reference
 from conformance.export.rounding import bits_of
 from conformance.mutants.probe import differs, run_of
 from conformance.plan.catalogue import Selection, plan, read_suite, unmatched
@@ -346,7 +346,7 @@ def test_the_statistics_of_a_module_in_training_mode_are_put_back(tmp_path):
         'inputs: {x: "float32[batch, 3]"}\ndims: {batch: 2..4}',
     )
     with Folder.of(case.folder).active() as folder:
-        reference = Reference(case, folder)
+        reference = ModuleReference(case, folder)
         before = reference.module.running_mean.clone()
         reference({"x": np.arange(6, dtype=F32).reshape(2, 3)})
         assert not before.equal(reference.module.running_mean)

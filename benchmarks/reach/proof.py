@@ -18,8 +18,8 @@ from conformance.case.python import Folder
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import CaseFileError, Stopped
+from conformance.export.module_reference import ModuleReference
 from conformance.export.output_layout import array_of, tensors_of
-from conformance.export.reference import Reference
 
 Direct = Callable[[Sequence[torch.Tensor]], Any]
 """The call itself, with these tensors in place of a sample's."""
@@ -39,7 +39,7 @@ def prove(folder: Path, said: Said, direct: Direct) -> None:
     held.NAMES[:] = case.says.inputs
     with Folder.of(folder).active() as python, torch.no_grad():
         try:
-            reference, make = Reference(case, python), Maker(case, python.resolve)
+            reference, make = ModuleReference(case, python), Maker(case, python.resolve)
             inputs = make(Draw(trace_sizes(case.dims, case.says.trace), "plain", 0))
             torch.manual_seed(1)
             first = reference({name: array.copy() for name, array in inputs.items()})

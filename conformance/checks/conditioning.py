@@ -13,7 +13,7 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.close import Limit, differs, distances
 from conformance.compare.compared_values import Reading
 from conformance.compare.nudge import by_units, movement
-from conformance.export.other_kernels import Operators, other_ways
+from conformance.export.other_kernels import other_ways
 from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.export.rounding import uneven as unevenly
 from conformance.export.undefined import Undefined, leaves_open
@@ -229,6 +229,10 @@ class InOtherWays(Protocol):
 
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
 
+    def operators(
+        self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
+    ) -> tuple[frozenset[str], list[Array]]: ...
+
 
 def _tried(reference: InOtherWays, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array] | None:
     try:
@@ -238,19 +242,11 @@ def _tried(reference: InOtherWays, inputs: Inputs, way: AbstractContextManager[A
         return None
 
 
-def called(reference: InOtherWays, inputs: Inputs) -> frozenset[str]:
-    """Return the names of the operators that a module calls, by which it is known what may be open."""
-    noted = Operators()
-    _tried(reference, inputs, noted)
-    return frozenset(noted.names)
-
-
 def computes(reference: InOtherWays, inputs: Inputs, values: Sequence[Array]) -> bool:
     """Return whether a module computes all these values on its way, each as the result of an operator."""
     arrays = [np.asarray(value) for value in values]
-    noted = Operators({array.shape for array in arrays})
-    _tried(reference, inputs, noted)
-    return all(any(_is_near(array, result) for result in noted.results) for array in arrays)
+    _, results = reference.operators(inputs, {array.shape for array in arrays})
+    return all(any(_is_near(array, result) for result in results) for array in arrays)
 
 
 def _is_near(array: Array, result: Array) -> bool:
@@ -264,6 +260,8 @@ def left_open(
     question of size; and the rules that leave it open. An array without dims is about all values and their number."""
     found = [np.zeros(right.shape) for right in wanted]
     rules = set[str]()
+    if not operators:
+        return found, rules
 
     def see(rule: str, before: Sequence[Array], after: Sequence[Array] | None) -> None:
         for output, right in enumerate(before):

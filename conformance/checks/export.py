@@ -60,7 +60,7 @@ def check_export(run: CellRun) -> None:
             stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
             stop.details = {"findings": [finding.text for finding in findings]}
             raise stop
-        abstains = getattr(run.reference.module, "abstains", None)
+        abstains = run.reference.abstains
         if abstains is not None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
             run.record.warnings = [*run.record.warnings, {"name": "reference", "error": "Abstains", "text": text}]

@@ -33,6 +33,7 @@ from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
 from conformance.verdict.loss import LITERAL
 from conformance.worker import aside
+from conformance.worker.warm import one_thread
 
 SECONDS = 120.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
@@ -166,7 +167,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
     from torch.utils._pytree import tree_leaves, tree_map
 
     told: list[dict[str, Any]] = []
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    one_thread()
 
     mode: Any = operator_mode()
 

@@ -27,13 +27,13 @@ from conformance.depends.observed_dependencies import Observed
 from conformance.depends.results import Keeping, Results
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.shapes import boundary_sizes
-from conformance.errors import Stopped, Unavailable, UserError, display_path
+from conformance.errors import Stopped, Unavailable, UserError, display_path, import_torch
 from conformance.export import graph
 from conformance.export.answers import KeptAnswers, key_of
 from conformance.export.exporters import Exported, export
 from conformance.export.graph import Facts
 from conformance.export.model_store import Store, Stored, place_of
-from conformance.export.reference import Reference
+from conformance.export.module_reference import ModuleReference
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records.explanation import Shows, fail, note
@@ -45,6 +45,7 @@ from conformance.runtimes.tensorrt.build_options import Build, Options, Shape, c
 from conformance.worker import uses
 from conformance.worker.progress_note import Progress
 from conformance.worker.state import fence
+from conformance.worker.warm import one_thread
 
 
 class CellRun:
@@ -98,6 +99,8 @@ class CellRun:
         stages = Stages(record, Progress() if progress is None else progress, cell.case.folder)
         try:
             check_needs(cell.case)
+            if cell.case.says.onnx is None:
+                import_torch("the module of this case needs")
             with Folder.of(cell.case.folder).active() as folder:
                 run = cls(cell, settings, record, stages, folder)
                 yield run
@@ -115,6 +118,10 @@ class CellRun:
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter" and not _has_target(cell):
                 note(record, Shows("not exported"))
             raise
+        except UserError as error:  # of ``import_torch``
+            stopped = Stopped("declare", "MissingPackage", str(error), "harness")
+            fail(record, stopped)
+            raise stopped from error
         except BaseException as error:  # a SystemExit of the case's own code, or a mistake in this package
             stopped = stages.stopped_by(error)
             fail(record, stopped)
@@ -123,10 +130,8 @@ class CellRun:
     def set_apart(self) -> None:
         """Have a process that was forked off tell nobody of its steps, and compute on one thread: the others of the
         process that it comes of are not there."""
-        import torch
-
         self.stages.told_to_nobody()
-        torch.set_num_threads(1)
+        one_thread()
 
     def export(self, *, odd: bool = False, with_symbolics: bool = True, inputs: Inputs | None = None) -> Exported:
         """Exports now, without the store, with other ``inputs`` where there are any; afterwards the module has to be
@@ -154,7 +159,7 @@ class CellRun:
 
     def _check_changes_itself(self, inputs: Inputs) -> None:
         """Stopped for an export that changed the module, unless calling the module does and can be undone."""
-        fresh = Reference(self.cell.case, self.reference.folder)
+        fresh = ModuleReference(self.cell.case, self.reference.folder)
         fresh(inputs)
         if fresh.fingerprint() != fresh.weights:
             text = "calling the module changes its weights or buffers, so that no two calls have to agree"

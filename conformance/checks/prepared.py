@@ -17,7 +17,9 @@ from conformance.coverage.measure_coverage import Zeroed
 from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.shapes import drawn_shapes, trace_sizes
 from conformance.errors import Details, Stopped
+from conformance.export.file_reference import FileReference
 from conformance.export.model_store import Stored, derived_key, key
+from conformance.export.module_reference import ModuleReference
 from conformance.export.reference import Reference
 from conformance.precision.calibration import Feeds, gather
 from conformance.precision.ranges import Extremes
@@ -145,9 +147,14 @@ def prepare(case: Case, folder: Folder) -> Prepared:
 
 
 def _reference(case: Case, folder: Folder) -> Reference:
-    """The module of a case, with the parameters of one that is kept and built alike, if there is one."""
+    """What is right for a case, with the parameters of a module that is kept and built alike, if there is one."""
     alike = (kept.reference.for_case(case) for kept in reversed(_kept.values()))
-    return next(filter(None, alike), None) or Reference(case, folder)
+    return next(filter(None, alike), None) or reference_of(case, folder)
+
+
+def reference_of(case: Case, folder: Folder) -> Reference:
+    """Return what is right for a case, of its own file or module. Raises Stopped at ``declare``."""
+    return (ModuleReference if case.says.onnx is None else FileReference)(case, folder)
 
 
 def _bytes() -> int:

@@ -15,7 +15,7 @@ from conformance.align.operators.captured_program import Unable
 from conformance.align.operators.refused_operator import Refused, next_stop, refused_model, stopped_export
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
-from conformance.checks.conditioning import called, left_open
+from conformance.checks.conditioning import left_open
 from conformance.checks.exported_cell import ExportedCell
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, attempt, display_path, summarize, works
@@ -64,7 +64,7 @@ def refused_by_checker(run: ExportedCell) -> Refused:
     inputs, reference = arguments_of(run, fed), run.reference
 
     def moves(right: Sequence[Array]) -> Sequence[Array]:
-        return left_open(reference, called(reference, fed), fed, right)[0]
+        return left_open(reference, reference.operators(fed)[0], fed, right)[0]
 
     return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries(), moves)
 

@@ -136,12 +136,14 @@ class Remedies:
 
     def _weights(self, judge: Judge) -> Attempts:
         """Random numbers in parameters that are all zero, as layers have them that begin as nothing."""
+        says, reference = self._case.says, self._verify.reference
+        if says.module is None or says.script:
+            return
         import torch
 
-        says, reference = self._case.says, self._verify.reference
         module = reference.module
         names = [name for name, value in module.named_parameters() if value.numel() and not bool(value.any())]
-        if not names or says.module is None or says.script:
+        if not names:
             return
         changed = copied(module)
         nonzero(changed, names)

@@ -15,7 +15,7 @@ import numpy as np
 from conformance.arrays import Array, Inputs, same
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
-from conformance.checks.conditioning import Roundings, called, left_open, merged, unsettled_rows
+from conformance.checks.conditioning import Roundings, left_open, merged, unsettled_rows
 from conformance.checks.right_outputs import check_again, check_outputs, hold_alike, reading_of
 from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.compared_values import Reading
@@ -245,7 +245,7 @@ class Verifier(Comparer):
     def open_values(self, inputs: Inputs, wanted: Sequence[Array]) -> tuple[list[Array], set[str]]:
         """Return how far PyTorch parts from its own outputs, and the rules that leave it open (``left_open``)."""
         if self._operators is None:
-            self._operators = called(self.reference, inputs)
+            self._operators, _ = self.reference.operators(inputs)
         return left_open(self.reference, self._operators, inputs, wanted)
 
     def judge_of(self, wanted: Sequence[Array]) -> Judge:

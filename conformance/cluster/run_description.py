@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.stores import DEFAULT_STORE
+from conformance.disk import DEFAULT_STORE
 
 MARKS = "cluster"
 """The folder of a store in which a run leaves a file of its name, by which workers see that they share the store."""

@@ -15,7 +15,8 @@ from typing import Any
 from conformance.checks.runner import Runner
 from conformance.cluster.freight import moved, retold
 from conformance.cluster.run_description import store_of
-from conformance.disk.stores import LIMIT, bytes_of, make, tidy
+from conformance.disk import LIMIT
+from conformance.disk.stores import bytes_of, make, tidy
 from conformance.errors import display_path, why
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings

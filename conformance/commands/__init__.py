@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands.option_types import seconds
-from conformance.disk.stores import DEFAULT_STORE
+from conformance.disk import DEFAULT_STORE
 from conformance.errors import Stopped, UserError
+from conformance.option_types import seconds
 
 if TYPE_CHECKING:
     from conformance.records.record import Record

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from conformance.commands import TIMEOUT, add_store, ask, blocks, option_types, pairs
+from conformance import option_types
+from conformance.commands import TIMEOUT, add_store, ask, blocks, pairs
 from conformance.errors import UserError
 from conformance.records.sanitize import tell
 

@@ -7,7 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
-from conformance.commands import add_option, option_types
+from conformance import option_types
+from conformance.commands import add_option
 from conformance.records.sanitize import tell
 
 

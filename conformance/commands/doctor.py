@@ -109,7 +109,7 @@ def _collisions(folder: Path) -> Iterator[str]:
     """Yield the short names of this package's options that a ``conftest.py`` of the project has too: there they mean
     what the project says, and ``--conformance-NAME`` means ours."""
     plugins: Any = [point.load() for point in entry_points(group="pytest11", name="conformance.plugin")]
-    ours: set[str] = plugins[0].options.short_names() if plugins else set()
+    ours: set[str] = plugins[0].declared_options.short_names() if plugins else set()
     for file in sorted([*folder.glob("conftest.py"), *folder.glob("*/conftest.py"), *folder.glob("*/*/conftest.py")]):
         theirs = sorted(ours & set(_added(file)))
         if theirs:

@@ -56,7 +56,7 @@ def run(given: argparse.Namespace) -> int:
 def _cells(given: argparse.Namespace) -> list[Cell]:
     """The selected cells; what is wrong with case files is told, and the others serve. Raises UserError for none."""
     from conformance.errors import UserError
-    from conformance.plan.catalogue import read_suite, selection
+    from conformance.plan.catalogue import read_suite, refuse_without_torch, selection
     from conformance.plan.keyword_selection import Words
 
     words, chosen = Words(given.words), selection({name: getattr(given, name) for name in SELECTION})
@@ -64,6 +64,7 @@ def _cells(given: argparse.Namespace) -> list[Cell]:
     for error in filter(None, files.values()):
         tell(str(error), file=sys.stderr)
     cells = [cell for cell in cells if words.keeps(cell)]
+    refuse_without_torch(cells)
     if not cells:
         raise UserError("no cell is selected; `pytest conformance --collect-only -q` lists those that there are")
     return cells

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance import HOME
 from conformance.commands import TIMEOUT, ask, outcomes, pairs
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, require_torch
 from conformance.records.sanitize import command_line, one_line, tell
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def run(given: argparse.Namespace) -> int:
     name, folder = given.name, _place(given)
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
+    if given.module is not None or given.observe is not None:
+        require_torch("finding the inputs of a module needs")
     case = folder / f"{name}.yaml"
     where = [] if folder == Path("cases") else [folder.as_posix()]
     command = command_line(["conformance", "run", *where, "-k", name])

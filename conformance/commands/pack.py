@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import add_cases, add_cell_timeout, add_option, add_store, option_types
+from conformance import option_types
+from conformance.commands import add_cases, add_cell_timeout, add_option, add_store
 from conformance.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def run(given: argparse.Namespace) -> int:
     from conformance.bundle.bundle_layout import BundleWriter
     from conformance.bundle.entry import Entry
     from conformance.errors import CaseFileError, UserError
-    from conformance.plan.catalogue import read_suite, selection
+    from conformance.plan.catalogue import read_suite, refuse_without_torch, selection
     from conformance.plan.settings import Settings
     from conformance.records.environment import environment
     from conformance.worker.isolation import Death
@@ -48,6 +49,7 @@ def run(given: argparse.Namespace) -> int:
     chosen = [cell for cell in cells if cell.check == "accuracy" and (given.words or "") in cell.id]
     if not chosen:
         raise UserError(f"no accuracy cell of {given.runtime} is selected; does a case name it under runtimes:?")
+    refuse_without_torch(chosen)
     writer = BundleWriter(given.bundle, environment(sys.argv[1:]))
     settings = Settings(store=given.store / "models")
     left = []

@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
         last = given.runs[-1]
         html = (last if last.is_dir() else last.parent) / "report.html"
     prints = given.markdown == Path("-")
-    changes = _changes(given.runs[-1], given.baseline)
+    changes = changes_since(given.runs[-1], given.baseline)
     markdown = None if prints else given.markdown
     if any((html, markdown, given.json, given.sarif, given.github)):
         report(
@@ -51,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _changes(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
+def changes_since(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
     """Compare with a baseline; without one, read what ``--baseline`` found."""
     if baseline is None:
         from conformance.records.run_file import read_changes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.commands import add_cases, add_option, add_store, option_types
+from conformance import option_types
+from conformance.commands import add_cases, add_option, add_store
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

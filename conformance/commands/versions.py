@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import add_option, add_store, option_types
+from conformance import option_types
+from conformance.commands import add_option, add_store
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:

@@ -44,6 +44,11 @@ class Serialized:
             digest.update(sha_of(self.weights).encode())
         return digest.hexdigest()
 
+    @property
+    def size(self) -> int:
+        """The bytes of all of it."""
+        return len(self.data) + (self.weights.stat().st_size if self.weights is not None else 0)
+
     def write(self, folder: Path) -> Path:
         """Puts it into a folder; the file of the model. Raises OSError."""
         if self.weights is not None:

@@ -32,10 +32,6 @@ of runtimes."""
 UNFINISHED = ".new-"
 DAY = 86_400.0
 """Seconds after which an entry, or an unfinished file, is taken to be nobody's."""
-DEFAULT_STORE = ".conformance"
-"""Where a store is unless the user says otherwise."""
-LIMIT = "20GiB"
-"""The size below which a store is kept unless the user says otherwise."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 _used: dict[Path, InUse] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.arrays import Array
+from conformance.errors import has_torch
 from conformance.explanations import Question
 from conformance.runtimes import opener
 
@@ -12,7 +13,7 @@ the processor is set by PyTorch, in a process of the question's own."""
 
 
 def explain(question: Question) -> str | None:
-    if question.runtime != "onnxruntime" or question.stage != "compare":
+    if question.runtime != "onnxruntime" or question.stage != "compare" or not has_torch():
         return None
     flush = question.config.get(OPTION) != "1"
     if not question.is_right(question.run_apart(lambda: _outputs(question, flush))):

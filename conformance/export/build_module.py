@@ -39,10 +39,6 @@ def build(case: Case, folder: Folder) -> Any:
     with noting(partial(_refuse, case, folder)):
         if case.built is not None:
             module = case.built.module()
-        elif says.onnx is not None:
-            from conformance.export.onnx_module import OnnxModule
-
-            module = OnnxModule(case.folder / says.onnx, list(says.inputs))
         elif says.module is not None:
             module = folder.resolve(says.module)(**arguments)
         else:

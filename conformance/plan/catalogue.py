@@ -13,7 +13,15 @@ from conformance.case.declaration import Case
 from conformance.case.export_keys import TorchScript
 from conformance.case.limits import CELLS
 from conformance.case.words import Exporter, Precision, base_of
-from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path, harness_mistake
+from conformance.errors import (
+    CaseFileError,
+    Problem,
+    UserError,
+    did_you_mean,
+    display_path,
+    harness_mistake,
+    require_torch,
+)
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, matches, owed
 from conformance.runtimes import registry
@@ -197,6 +205,14 @@ def _known(cases: Iterable[Case], first: Mapping[str, Case]) -> Iterator[Problem
         if case.name in first:
             text = f"the case '{case.name}' stands in {display_path(first[case.name].file)} too"
             yield Problem(case.file, case.line, 1, text)
+
+
+def refuse_without_torch(cells: Iterable[Cell]) -> None:
+    """Raise UserError where PyTorch is not installed and one of these cells is about a module."""
+    names = {cell.case.name: None for cell in cells if cell.case.says.onnx is None}
+    if names:
+        one, *more = names
+        require_torch(f"{one} and {len(more)} other cases have modules and need" if more else f"the case {one} needs")
 
 
 def find_case(name: str, paths: Sequence[Path]) -> Case:

@@ -8,7 +8,7 @@ import secrets
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from conformance.disk.stores import DEFAULT_STORE
+from conformance.disk import DEFAULT_STORE
 from conformance.plugin.saying import Waiting
 from conformance.runtimes import registry
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from conformance.errors import UserError, has_torch
 from conformance.plugin.clustered import Clustered, check_options
 from conformance.plugin.explaining import Explaining
 from conformance.plugin.gating import Gating
@@ -14,6 +16,7 @@ from conformance.plugin.pooled import Pooled
 from conformance.plugin.session_parts import Parts, end_with_run
 from conformance.plugin.session_store import Keeping
 from conformance.plugin.writing import Writing
+from conformance.records.sanitize import block
 
 if TYPE_CHECKING:
     from conformance.worker.isolation import Worker
@@ -47,12 +50,23 @@ class Session(Parts):
         """Return whether the suite is part of this session, or ran under xdist."""
         return self.planning.collected or bool(self.writing.records)
 
-    def begin(self) -> None:
-        """Called in the process of the terminal once it is known that cells will be run. UsageError where there can
-        be no store, or the run cannot be written, as where another one writes its records there."""
+    def begin(self, ids: Sequence[str]) -> None:
+        """Called in the process of the terminal once it is known which cells will be run. UsageError where there can
+        be no store, or the run cannot be written, as where another one writes its records there, and where PyTorch is
+        not installed, which a cell needs."""
         if not self.options.config.option.collectonly and not self.keeping.begun:
+            if self.clustered is None and not has_torch():
+                self._refuse_without_torch(ids)
             self.keeping.begin()
             self.writing.begin()
+
+    def _refuse_without_torch(self, ids: Sequence[str]) -> None:
+        from conformance.plan.catalogue import refuse_without_torch
+
+        try:
+            refuse_without_torch(filter(None, map(self.planning.named, ids)))
+        except UserError as error:
+            raise pytest.UsageError(block(error)) from None
 
     def finish(self, exitstatus: int | pytest.ExitCode, *, broken_off: bool) -> int | pytest.ExitCode:
         """Ends the run in the process of the terminal; the exit status, not success where nothing was proved."""

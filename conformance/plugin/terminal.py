@@ -25,14 +25,15 @@ class Terminal:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
-        if any(id_of(item.nodeid) for item in session.items) and not broken:
-            self._session.begin()
+        ids = [*filter(None, (id_of(item.nodeid) for item in session.items))]
+        if ids and not broken:
+            self._session.begin(ids)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Under xdist the terminal's process collects nothing itself."""
-        if any(map(id_of, ids)):
-            self._session.begin()
+        if cells := [*filter(None, map(id_of, ids))]:
+            self._session.begin(cells)
 
     @pytest.hookimpl(tryfirst=True)  # before others show or write the text of the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.errors import UserError
 from conformance.records import finding_block, matrix, text
-from conformance.records.findings import findings
+from conformance.records.findings import Finding, findings
 from conformance.records.sanitize import literal, one_line, shorten, visible
 from conformance.report.record_rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
@@ -70,16 +70,21 @@ def _write_lines(
     header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]], most: int
 ) -> Iterator[str]:
     red = failures(rows)
-    yield f"### {_mark(header, rows, changes)} Conformance: {matrix.counts(rows)}"
-    if not finished(header):
-        yield ""
-        yield "**The run did not finish:** it was killed, or still runs. Cells that are not here were not reached."
+    yield from headline(header, rows, changes)
     yield from _findings(red, most)
     yield from _failures(red, most)
     yield from _changes(changes, most)
     for status in ("xfailed", "skipped"):
         yield from _reasons(WORDS[status], [row for row in rows if row["status"] == status], most)
     yield ""
+
+
+def headline(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield how a run ended, in a heading."""
+    yield f"### {_mark(header, rows, changes)} Conformance: {matrix.counts(rows)}"
+    if not finished(header):
+        yield ""
+        yield "**The run did not finish:** it was killed, or still runs. Cells that are not here were not reached."
 
 
 def _mark(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> str:
@@ -98,13 +103,18 @@ def _findings(red: Sequence[Row], most: int) -> Iterator[str]:
     yield f"**{text.found(len(found), len(red))}**"
     yield ""
     for number, finding in enumerate(found[:most], 1):
-        told = finding_block.describe(finding)
-        yield f"**{number} of {len(found)}:** {code(told.who, 2 * _WIDE)}"
-        yield ""
-        yield from block("\n".join([one_line(told.what), "", *finding_block.markdown(told)]))
-        yield ""
+        yield from of_finding(finding, f"{number} of {len(found)}")
     if len(found) > most:
         yield f"- and {len(found) - most} more findings"
+
+
+def of_finding(finding: Finding, title: str) -> Iterator[str]:
+    """Yield the block of a finding under a title."""
+    told = finding_block.describe(finding)
+    yield f"**{title}:** {code(told.who, 2 * _WIDE)}"
+    yield ""
+    yield from block("\n".join([one_line(told.what), "", *finding_block.markdown(told)]))
+    yield ""
 
 
 def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
@@ -141,16 +151,17 @@ def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
         f"**Since the baseline:** {len(blocks)} regressions, {len(accepted)} accepted regressions, "
         f"{len(others)} other changes."
     )
-    yield from _change_table(blocks, most)
+    yield from change_table(blocks, most)
     if accepted + others and most:
         yield ""
         yield f"<details><summary>{len(accepted + others)} changes that block nothing</summary>"
-        yield from _change_table(accepted + others, most)
+        yield from change_table(accepted + others, most)
         yield ""
         yield "</details>"
 
 
-def _change_table(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+def change_table(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+    """Yield a table of changes, at most so many."""
     if not changes or not most:
         return
     yield ""

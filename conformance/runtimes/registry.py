@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeEntry:
+class RuntimeEntry(NamedTuple):
     """Describe a runtime."""
 
     name: str

@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from conformance.errors import attempt, or_else
 from conformance.worker import uses
 from conformance.worker.isolation import Worker
 
@@ -35,16 +38,23 @@ def prepare_process() -> None:
     a resource tracker for that; a worker that a call leaves with a process below it is replaced, and the next export
     would import dynamo anew.
     """
-    import torch
-
+    torch = or_else(None, lambda: importlib.import_module("torch"))  # a cell that needs it says what is wrong
     uses.begin()
     uses.watch_libraries()
+    if torch is None:
+        return
     bars: Any = getattr(torch.hub, "tqdm", None)  # or what PyTorch has in place of tqdm's class, which has no lock
     if hasattr(bars, "set_lock"):
         bars.set_lock(threading.RLock())
     torch.set_num_threads(1)
     with contextlib.suppress(RuntimeError):  # can be set only once, and only before any work
         torch.set_num_interop_threads(1)
+
+
+def one_thread() -> None:
+    """Have PyTorch, where this process has imported it, compute on one thread: a fork has no others."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Worker:
@@ -63,7 +73,6 @@ def import_once(modules: Sequence[str]) -> None:
     """
     gc.disable()
     for name in modules:
-        with contextlib.suppress(ImportError):  # told by the first cell that needs the module
-            importlib.import_module(name)
+        attempt(partial(importlib.import_module, name))  # what it raises is told by the first cell that needs it
     gc.freeze()
     gc.enable()

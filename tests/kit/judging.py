@@ -7,10 +7,10 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.case.python import Folder
+from conformance.checks.prepared import reference_of
 from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell, Verifier
 from conformance.draw.draw import Draw, Maker
-from conformance.export.reference import Reference
 from conformance.worker.progress_note import Progress
 from tests.kit.cases import Bench
 
@@ -23,7 +23,7 @@ def verifying(bench: Bench, body: str, python: str = "") -> Iterator[Verifier]:
         record = cell.record()
         stages = Stages(record, Progress(), cell.case.folder)
         maker = Maker(cell.case, folder.resolve)
-        yield Verifier(OfCell(cell, record, stages, Reference(cell.case, folder), maker))
+        yield Verifier(OfCell(cell, record, stages, reference_of(cell.case, folder), maker))
 
 
 def judged(bench: Bench, body: str, x: Array, *answers: Array, python: str = "") -> list[str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.plugin.options import MOST_WORKERS, Options
+from conformance.plugin.declared_options import MOST_WORKERS
+from conformance.plugin.options import Options
 from conformance.worker import memory
 from tests.cluster.support import differences, project, records
 from tests.kit.processes import begin_suite, gone, spawned, waited_for

@@ -6,8 +6,9 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from conformance.commands import add_option, option_types, selecting
-from conformance.disk.stores import LIMIT
+from conformance import option_types
+from conformance.commands import add_option, selecting
+from conformance.disk import LIMIT
 
 STORE = Path(".conformance")
 SELECTION = ("exporter", "opset", "runtime", "precision")
