@@ -21,6 +21,10 @@ OLDEST = (3, 10)
 LATER_ONLY = re.compile(r"""; python_version >= (['"])3\.11\1$""")
 OF_LATER_PYTHON = ("tomllib",)
 """Modules of the standard library that the oldest Python does not have."""
+OF_LATER_TYPING = {
+    "Never", "NotRequired", "Required", "Self", "TypeVarTuple", "Unpack", "assert_never", "override", "reveal_type",
+}  # fmt: skip
+"""Names of ``typing`` that it does not have either."""
 
 BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "pydantic_core": "pydantic",
               "xdist": "pytest_xdist", "_pytest": "pytest"}  # fmt: skip
@@ -69,6 +73,14 @@ def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs()
     }
     optional = {"tensorrt", "pycuda"}
     assert needed - optional == on_the_oldest
+    of_typing = {
+        alias.name
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "typing"
+        for alias in node.names
+    }
+    assert "Any" in of_typing and not of_typing & OF_LATER_TYPING
 
 
 def test_no_module_of_the_standard_library_has_a_substitute_that_nobody_declares():

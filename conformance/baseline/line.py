@@ -7,7 +7,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Required, TypedDict
+from typing import Any
+
+from typing_extensions import Required, TypedDict
 
 from conformance.baseline.change import KINDS, Record, number
 from conformance.baseline.ids import fields_of

@@ -8,7 +8,9 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Literal
+
+from typing_extensions import NotRequired, Required, TypedDict
 
 from conformance.compare.noise import NoiseLimit
 from conformance.compare.tolerance import Tolerance

@@ -7,7 +7,9 @@ and in runs of earlier versions.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Required, TypedDict
+from typing import Annotated, Any
+
+from typing_extensions import Required, TypedDict
 
 from conformance.records.validation import Measure, Misfit, Scalar
 

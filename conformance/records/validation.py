@@ -20,14 +20,12 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,
-    Required,
     Union,
     get_args,
     get_origin,
-    get_type_hints,
-    is_typeddict,
 )
+
+from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
 
 from conformance.errors import UserError
 
@@ -255,6 +253,7 @@ def _needed(kind: Any) -> list[str]:
         missing = dataclasses.MISSING
         return [field.name for field in dataclasses.fields(kind) if field.default is field.default_factory is missing]
     hints = get_type_hints(kind, include_extras=True)
+    origins: dict[str, Any] = {name: get_origin(hint) for name, hint in hints.items()}
     if kind.__total__:
-        return [name for name, hint in hints.items() if get_origin(hint) is not NotRequired]
-    return [name for name, hint in hints.items() if get_origin(hint) is Required]
+        return [name for name, origin in origins.items() if origin is not NotRequired]
+    return [name for name, origin in origins.items() if origin is Required]
