@@ -98,6 +98,8 @@ def test_what_has_no_numbers_that_are_known_says_so(tmp_path):
     # tokens that a small vocabulary lacks are other ones, each its own
     ({"vocab_size": 32000, "pad_token_id": 0, "bos_token_id": 31998, "eos_token_id": 31999},
      {"vocab_size": WORDS, "bos_token_id": 98, "eos_token_id": 97}),
+    # what counts the entries of a list goes with it
+    ({"num_feat_extract_layers": 3, "conv_dim": [512, 512, 512]}, {"conv_dim": [32, 32, 32]}),
     ({"num_experts": 64, "num_experts_per_tok": 8}, {"num_experts": 4, "num_experts_per_tok": 2}),
     ({"image_size": (224, 224)}, {"image_size": [SIDE, SIDE]}),
     ({"text": {"num_layers": 12, "is_decoder": True}, "dropout": 0.1}, {"text": {"num_layers": 2}}),

@@ -140,16 +140,18 @@ def sizes_of(module: Any) -> Sizes:
 
 
 def _spectrograms(config: Any) -> Iterator[str]:
-    """Yield shapes of a batch of spectrograms, by what configurations of transformers call their sizes."""
-    names = ("num_mel_bins", "max_length", "max_source_positions")
-    bins, frames, halves = (getattr(config, name, None) for name in names)
-    if not isinstance(bins, int):
-        return
-    if isinstance(halves, int):  # what a first layer with a stride of two makes of the frames
-        yield f"batch, {bins}, {2 * halves}"
-    if isinstance(frames, int):
-        yield f"batch, {frames}, {bins}"
-    yield f"batch, seq, {bins}"
+    """Yield shapes of a batch of spectrograms, by what configurations of transformers call their sizes; that of an
+    encoder may stand inside of another."""
+    inner = [one for one in vars(config).values() if hasattr(one, "num_mel_bins")] if config is not None else []
+    for one in (config, *inner):
+        names = ("num_mel_bins", "max_length", "max_source_positions")
+        bins, frames, halves = (getattr(one, name, None) for name in names)
+        if isinstance(bins, int):
+            if isinstance(halves, int):  # what a first layer with a stride of two makes of the frames
+                yield f"batch, {bins}, {2 * halves}"
+            if isinstance(frames, int):
+                yield f"batch, {frames}, {bins}"
+            yield f"batch, seq, {bins}"
 
 
 def parameters(module: Any) -> Iterator[dict[str, bool]]:

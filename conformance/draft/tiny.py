@@ -184,11 +184,13 @@ def _fewer_words(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     return {**{name: _each(value, lambda one: min(one, WORDS)) for name, value in known.items()}, **tokens}
 
 
-def _fewer_layers(_: Numbers, known: Numbers) -> dict[str, Any]:
-    """Return few layers, and one in each of several stages."""
+def _fewer_layers(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+    """Return few layers, and one in each of several stages. A number that counts the entries of a list stays."""
+    described = {len(value) for value in numbers.values() if isinstance(value, (list, tuple)) and len(value) > 1}
     return {
         name: _each(value, lambda one: min(one, 1)) if isinstance(value, (list, tuple)) else min(value, LAYERS)
         for name, value in known.items()
+        if isinstance(value, (list, tuple)) or value not in described
     }
 
 
