@@ -22,6 +22,7 @@ from conformance.errors import Stopped, attempt, stopping
 from conformance.export.float64_model import in_float64, load
 from conformance.export.passed_inputs import Passing
 from conformance.export.reference import Reference
+from conformance.export.rounded_file import RoundedSession
 from conformance.export.rounding import Rounding
 from conformance.runtimes import Session, opener
 from conformance.runtimes.evaluator_rules import doubts
@@ -66,13 +67,13 @@ class FileReference(Reference):
         return ReferenceSession(load(self._file))
 
     @cached_property
-    def _session_in_float64(self) -> Session:
-        return ReferenceSession(in_float64(load(self._file)))
+    def _session_in_float64(self) -> RoundedSession:
+        return RoundedSession(in_float64(load(self._file)))
 
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         if self.oracle_missing is not None:
             return None
-        exact = attempt(lambda: self._session_in_float64.run(self._arrays(inputs, np.float64)))
+        exact = attempt(lambda: self._session_in_float64.run(self._arrays(inputs, np.float64), rounding))
         if isinstance(exact, Exception):
             self.oracle_missing = describe(exact, self.folder.path)
             return None

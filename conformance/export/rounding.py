@@ -195,7 +195,7 @@ class Units:
 
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
-        self._by_byte = _by_byte(rounding.mirrored, rounding.uneven)
+        self._by_byte = signs_by_byte(rounding.mirrored, rounding.uneven)
         self._bits, self._ties, self._finer = rounding.bits + rounding.finer, rounding.ties, rounding.finer
         self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
         self._lowest, smallest = UNDERFLOW[rounding.bits]
@@ -274,7 +274,7 @@ _FRACTION, _BIAS = 52, 1023
 
 
 @cache
-def _by_byte(mirrored: bool, uneven: bool) -> np.ndarray[Any, Any]:
+def signs_by_byte(mirrored: bool, uneven: bool) -> np.ndarray[Any, Any]:
     """The signs, times a number of units each where they are uneven, that random bytes stand for."""
     byte = np.arange(256)
     signs = np.where(byte % 2 == 1, -1.0, 1.0) if mirrored else np.where(byte % 2 == 1, 1.0, -1.0)

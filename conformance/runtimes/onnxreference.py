@@ -29,11 +29,14 @@ class ReferenceSession:
 
     def __init__(self, model: ModelProto) -> None:
         """``model`` is changed: what the evaluator knows no other form of is written out."""
+        write_out(model)
+        self._evaluator = self._evaluator_of(model)
+        self._inputs = list(self._evaluator.input_names)
+
+    def _evaluator_of(self, model: ModelProto) -> Any:
         from onnx.reference import ReferenceEvaluator
 
-        write_out(model)
-        self._evaluator = ReferenceEvaluator(model)
-        self._inputs = list(self._evaluator.input_names)
+        return ReferenceEvaluator(model)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):  # the check ``specials`` is about infinities and NaN

@@ -1,0 +1,142 @@
+"""Compute an ONNX model in float64 by ONNX's evaluator, with the result of each node off as rounding leaves it.
+
+``rounded_run`` does so with the operators of PyTorch. Here it is NumPy alone, so that files are judged where there is
+no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.export.rounding import (
+    LARGEST,
+    MERGED,
+    MOVED_WEIGHTS,
+    OF_SUMS,
+    ONE_BY_ONE,
+    UNDERFLOW,
+    Rounding,
+    signs_by_byte,
+)
+from conformance.runtimes.onnxreference import ReferenceSession
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum")
+_SUMS = ("ReduceSum", "ReduceMean", "CumSum", "AveragePool", "GlobalAveragePool")
+"""Operators that add up products of their inputs, or their inputs, whose terms may have one sign."""
+
+
+class RoundedSession(ReferenceSession):
+    """Runs a model in float64, which may be told by what its results are off."""
+
+    def __init__(self, model: ModelProto) -> None:
+        """``model`` is one of ``float64_model.in_float64``; it is changed."""
+        self._units: ArrayUnits | None = None
+        super().__init__(model)
+
+    def run(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
+        """Return the outputs; with ``rounding`` every weight and every result of a node is off by it."""
+        weights = self._evaluator.rt_inits_
+        self._units = None if rounding is None else ArrayUnits(rounding)
+        try:
+            if self._units is not None and rounding is not None and not rounding.given:
+                self._evaluator.rt_inits_ = self._units.nudged(weights)
+            return super().run(inputs)
+        finally:
+            self._units, self._evaluator.rt_inits_ = None, weights
+
+    def _evaluator_of(self, model: ModelProto) -> Any:
+        from onnx.reference import ReferenceEvaluator
+
+        session = self
+
+        class Rounds(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
+            def _init(self) -> None:
+                super()._init()
+                for node in self.rt_nodes_:
+                    node.run = session._rounding(node.op_type, node.run)
+
+        return Rounds(model)
+
+    def _rounding(self, kind: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*inputs: Any, **more: Any) -> Any:
+            outputs = compute(*inputs, **more)
+            units = self._units
+            if units is None:
+                return outputs
+            if kind in (*_PRODUCTS, *_SUMS) and _is_plain(outputs[0]):
+                sizes = [np.abs(one) if _is_plain(one) else one for one in inputs]
+                terms = max((one.size for one in inputs if _is_plain(one)), default=1) / max(outputs[0].size, 1)
+                share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
+                outputs = (units.summed(outputs[0], compute(*sizes, **more)[0] * share), *outputs[1:])
+            return tuple(units.rounded(one) if _is_plain(one) else one for one in outputs)
+
+        return run
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
+
+
+class ArrayUnits:
+    """Moves float64 arrays by units in their last place, as ``rounding.Units`` moves tensors."""
+
+    def __init__(self, rounding: Rounding) -> None:
+        self._rng = np.random.default_rng(rounding.seed)
+        self._signs = signs_by_byte(rounding.mirrored, rounding.uneven)
+        self._bits, self._ties = rounding.bits + rounding.finer, rounding.ties
+        self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
+        self._lowest, smallest = UNDERFLOW[rounding.bits]
+        self._smallest = smallest - rounding.finer
+        self._largest = LARGEST[rounding.bits]
+
+    def rounded(self, value: Array) -> Array:
+        """Return the values as multiples of the unit in their last place, off by one, and infinite beyond the format.
+
+        Those that need no rounding stay, as they are exact in every computation.
+        """
+        with np.errstate(all="ignore"):
+            unit = self._unit(value)
+            nearest = np.round(value / unit) * unit
+            moves = np.isfinite(value) if self._ties else nearest != value
+            if self._grid is None:
+                nearest += self._drawn(value) * unit
+            else:
+                nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
+            rounded = np.where(moves, nearest, value)
+            return np.where(np.abs(rounded) > self._largest, np.copysign(np.inf, rounded), rounded)
+
+    def summed(self, value: Array, size: Array) -> Array:
+        """Return sums off by units of ``size``, what their terms add up to without their signs."""
+        if self._grid is not None:
+            return self.rounded(value)
+        with np.errstate(all="ignore"):
+            error = self._drawn(value) * size * 2.0**-self._bits
+            return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
+
+    def nudged(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+        """Return weights off by one unit. Whole numbers, such as positions, stay, and so do those of large models."""
+        floats = {name: value for name, value in weights.items() if _is_plain(value)}
+        if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
+            return dict(weights)
+        moved = {}
+        for name, value in floats.items():
+            with np.errstate(all="ignore"):
+                moves = np.isfinite(value) & (np.round(value) != value)
+                moved[name] = np.where(moves, value + self._drawn(value) * self._unit(value), value)
+        return {**weights, **moved}
+
+    def _unit(self, value: Array) -> Array:
+        _, exponents = np.frexp(value)
+        small = (value == 0) | (exponents <= self._lowest)
+        units: Array = np.ldexp(1.0, np.where(small, self._smallest, exponents - self._bits))
+        return units
+
+    def _drawn(self, value: Array) -> Array:
+        return self._signs[np.frombuffer(self._rng.bytes(value.size), dtype=np.uint8)].reshape(value.shape)
