@@ -7,7 +7,7 @@ import torch
 from onnx import TensorProto, helper
 
 from conformance.export.float64_model import in_float64
-from conformance.export.rounded_file import RoundedSession, ArrayUnits
+from conformance.export.rounded_file import ArrayUnits, RoundedSession
 from conformance.export.rounding import Rounding, Units
 from tests.kit.runs import run_command
 
@@ -23,7 +23,8 @@ WAYS = [
 def test_arrays_move_as_tensors_do(bits, way):
     rng = np.random.default_rng(0)
     values = np.concatenate([
-        rng.normal(size=50) * 2.0 ** rng.integers(-160, 160, size=50), [0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e-45],
+        rng.normal(size=50) * 2.0 ** rng.integers(-160, 160, size=50),
+        [0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e-45],
     ])  # fmt: skip
     rounding = Rounding(bits, 3, **way)
     tensors = Units(rounding).rounded(torch.from_numpy(values.copy())).numpy()
