@@ -173,4 +173,4 @@ def test_printed_commands_survive_a_copy(tmp_path):
     assert [entry.code for entry in Bundle(folder / words[2]).entries] == [["libraries/lib.so"]]
     (line,) = {line for line in done.text.splitlines() if line.startswith("reproduce: ")}
     words = shlex.split(line.removeprefix("reproduce: "))
-    assert words[3:5] == ["--cases", "my cases"]
+    assert words[:4] == ["conformance", "run", "--cases", "my cases"]

@@ -116,7 +116,7 @@ def test_an_environment_in_which_a_suite_runs_is_not_removed(wheels, earlier, tm
 
 
 def test_the_least_torch_is_that_of_the_project():
-    assert any(need.startswith(f"torch>={torch_releases.LEAST};") for need in project()["dependencies"])
+    assert f"torch>={torch_releases.LEAST}" in project()["optional-dependencies"]["torch"]
 
 
 WORDS = ["--cases", "cases", "--precision", "fp32", "--examples", "2", "-k", "accuracy"]
