@@ -100,7 +100,7 @@ def _duration(seconds: float) -> str:
 IN_LOG, IN_TERMINAL = 30.0, 10.0
 """Seconds from one line to the next."""
 
-LINES = 10
+LINES = 5
 """About how many lines a log gets of a long run."""
 
 DOTS = 300
