@@ -16,9 +16,9 @@ from benchmarks.common import Row, Spread, in_turn, seconds_of
 MEGABYTES, SECONDS = 80.0, 20.0
 """At most so many are downloaded, and so many pass from installed to the first verdict."""
 CASE = """
-sinh:
+tanh:
   about: A first case of one's own.
-  forward: torch.sinh(x)
+  forward: torch.tanh(x)
   inputs: {x: "float32[batch, 5]"}
   dims: {batch: 1..64}
 """
