@@ -83,9 +83,11 @@ def test_a_module_is_made_as_small_as_it_can_be(tmp_path, module, given, made):
     assert tiny(tmp_path, module, **given) == made
 
 
-def test_what_has_no_numbers_that_are_known_says_so(tmp_path):
-    with pytest.raises(Stopped, match="leave out --tiny"):
-        tiny(tmp_path, "own.Plain")
+def test_what_has_no_numbers_that_are_known_stays_as_it_is_unless_it_is_large(tmp_path, monkeypatch):
+    assert tiny(tmp_path, "own.Plain") == {}
+    monkeypatch.setattr("conformance.draft.tiny.MOST_WEIGHTS", 100)
+    with pytest.raises(Stopped, match="weights as small as it could be made"):
+        tiny(tmp_path, "own.Stack")
 
 
 @pytest.mark.parametrize("numbers, small", [

@@ -156,7 +156,8 @@ def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
         request = _request(given, case, worker)
         if given.tiny:
             small, draft = ask(worker, draft_tiny, request)
-            drafts = [(given.name, small, draft, f"{request.module}, made small, with random weights")]
+            smaller = ", made small" if small.given != request.given else ""
+            drafts = [(given.name, small, draft, f"{request.module}{smaller}, with random weights")]
         elif given.submodules is None:
             drafts = [(given.name, request, ask(worker, draft_module, request), "")]
         else:

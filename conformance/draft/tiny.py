@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 from conformance.case.made import value_of
@@ -52,26 +52,26 @@ Numbers = Mapping[str, Any]
 def draft_tiny(request: Request) -> tuple[Request, Draft]:
     """Return what makes the module small, and its draft.
 
-    Of the kinds of numbers as many are reduced as the module runs with, all of them first. Raises Stopped as
-    ``draft_module`` does, where it runs with none.
+    Of the kinds of numbers as many are reduced as the module runs with, all of them first, and none where it has none
+    that are known by name. Raises Stopped as ``draft_module`` does, where it runs with none.
     """
     wrap, numbers = numbers_of(request)
     kinds = [kind for kind in _SMALLER if reduced(numbers, {kind})]
-    nothing = f"{request.module}: no number of layers, widths or words is known by name; leave out --tiny"
-    refused: BaseException = Stopped("declare", "NoInput", nothing, "case")
+    choices = list(islice(_choices(numbers, kinds), MOST))
     tried: list[Mapping[str, Any]] = []
+    refused: list[Exception] = []
     deadline = time.monotonic() + SECONDS
-    for smaller in _choices(numbers, kinds):
+    for smaller in (*choices, {}):
         given = wrap(smaller)
-        if given in tried or len(tried) == MOST or (tried and time.monotonic() > deadline):
+        if given in tried or (tried and smaller and time.monotonic() > deadline):
             continue
         tried.append(given)
         small = dataclasses.replace(request, given=given)
         found = attempt(partial(_draft_if_small, small))
         if not isinstance(found, Exception):
             return small, found
-        refused = refused if len(tried) > 1 else found
-    raise refused
+        refused.append(found)
+    raise refused[0]
 
 
 def _choices(numbers: Numbers, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -91,7 +91,7 @@ def _draft_if_small(request: Request) -> Draft:
     """Return the draft of a module. Raises Stopped for one whose weights would fill the memory."""
     count = attempt(partial(weights, request))
     if not isinstance(count, Exception) and count > MOST_WEIGHTS:
-        text = f"{request.module} has {count:,} weights still where all is reduced that it runs with"
+        text = f"{request.module} has {count:,} weights as small as it could be made; give sizes by --with"
         raise Stopped("declare", "NoInput", text, "case")
     return draft_module(request, SECONDS_EACH)
 
