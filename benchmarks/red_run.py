@@ -61,7 +61,7 @@ def rows(quick: bool) -> Iterator[Row]:
             low, high, at = told
             truth = green.seconds - at
             yield Row(
-                f"seconds left at {part:.0%} of the sound run", f"{truth:.0f} s", f"{low:.0f} to {high:.0f} s estimated",
+                f"seconds left at {part:.0%} of the sound run", f"{truth:.0f} s", f"{low:.0f} to {high:.0f} s said",
                 target="within", met=low <= truth <= high,
             )  # fmt: skip
 
