@@ -32,7 +32,7 @@ from conformance.worker.warm import new_worker
 
 PAGE = ROOT / "docs" / "evidence" / "model-types.md"
 RESULTS = ROOT / ".conformance" / "model-types.jsonl"
-TRANSFORMERS, TIMM = 15, 70
+TRANSFORMERS, TIMM = 15, 140
 """One of so many types is tried."""
 TARGET = 0.85
 CELL = 180.0
