@@ -1,6 +1,6 @@
 """How many kinds of networks become a small case by their name alone, and what the suite says of each.
 
-The types are chosen by rule: evenly from the base models that transformers lists, and evenly from timm's networks.
+The types are chosen by rule: evenly from the base models that transformers lists.
 Each is made small with random weights (``conformance new NAME --from MODULE --tiny``), exported by dynamo at one
 opset, and run by ONNX Runtime in fp32. Results are kept at once, so that the next call goes on where this one ended.
 """
@@ -32,7 +32,7 @@ from conformance.worker.warm import new_worker
 
 PAGE = ROOT / "docs" / "evidence" / "model-types.md"
 RESULTS = ROOT / ".conformance" / "model-types.jsonl"
-TRANSFORMERS, TIMM = 15, 140
+EVERY = 15
 """One of so many types is tried."""
 TARGET = 0.85
 CELL = 180.0
@@ -63,24 +63,21 @@ class Result:
 
 def modules(quick: bool = False) -> list[str]:
     """Return the names of the types, as ``--from`` takes them."""
-    import timm
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
     listed = sorted(
         {name for one in MODEL_MAPPING_NAMES.values() for name in ([one] if isinstance(one, str) else one)}
     )
-    known = [f"transformers.{name}" for name in listed if hasattr(transformers, name)][::TRANSFORMERS]
-    known += [f"timm.models.{name}" for name in sorted(timm.list_models())][::TIMM] if not quick else []
+    known = [f"transformers.{name}" for name in listed if hasattr(transformers, name)][::EVERY]
     return known[::20] if quick else known
 
 
 def versions() -> str:
-    import timm
     import torch
     import transformers
 
-    return f"torch {torch.__version__}, transformers {transformers.__version__}, timm {timm.__version__}"
+    return f"torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 NOT_BUILT = "not built by its library"
@@ -167,9 +164,9 @@ Made by `tox run -e dev -- python -m benchmarks model_types`.
 
 {targets}
 
-One of {transformers} base models that transformers lists, and one of {timm} networks of timm, by alphabet: {count}.
-Each is made small as `conformance new NAME --from MODULE --tiny` does it, with random weights and without a network,
-exported by dynamo at one opset, and run by ONNX Runtime in fp32. Types that their library does not build of what it
+One of {every} base models that transformers lists, by alphabet: {count}. Each is made small as
+`conformance new NAME --from MODULE --tiny` does it, with random weights and without a network, exported by dynamo at
+one opset, and run by ONNX Runtime in fp32. Types that their library does not build of what it
 takes by default, since they need another package or have no such default, are counted apart.
 
 ## Those that are not green
@@ -188,7 +185,7 @@ def write(where: str) -> None:
     PAGE.write_text(
         TEXT.format(
             targets="\n".join([HEAD, *(row.line() for row in rows(False))]),
-            transformers=TRANSFORMERS, timm=TIMM, count=len(found), others="\n".join(_lines(found)), where=where,
+            every=EVERY, count=len(found), others="\n".join(_lines(found)), where=where,
         ),
         encoding="utf-8",
     )  # fmt: skip
