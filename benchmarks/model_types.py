@@ -1,4 +1,4 @@
-"""How many kinds of networks become a small case by their name alone, and what the suite says of each.
+"""Make small cases of kinds of networks by their names alone, and count what the suite says of each.
 
 The types are chosen by rule: evenly from the base models that transformers lists.
 Each is made small with random weights (``conformance new NAME --from MODULE --tiny``), exported by dynamo at one
@@ -41,7 +41,7 @@ CELL = 180.0
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one type."""
+    """Hold the outcome of one type."""
 
     module: str
     outcome: str

@@ -1,4 +1,4 @@
-"""What the pytest plugin adds to the tests of a project that has no cases, in which it is only installed.
+"""Measure the milliseconds that the pytest plugin adds to a project without cases, in which it is only installed.
 
 Each side is a process of pytest with one test that does nothing; the other has ``-p no:conformance.plugin``. Times
 are processor seconds, which a busy host changes least; what is added, the difference of two that ran in turn.

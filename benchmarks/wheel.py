@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = "conformance"
 OF_PACKAGE = (".py", ".csv", ".html", ".css", ".js", "py.typed", "case.schema.json", "starter/case.yaml")
-"""How the names of files end that belong into the package, each of them in both archives, and nothing else."""
+"""The ends of the names of files that belong into the package, each of them in both archives, and nothing else."""
 ABOUT = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt")
 """The files beside the package that the wheel has, in its folder of metadata."""
 TO_BUILD = (
@@ -32,7 +32,7 @@ TO_BUILD = (
 )  # fmt: skip
 """Files without which the sdist could not be built, or its tests not run."""
 NEVER = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache|\.conformance|\.tox|\.venv|build|dist)(/|$)|\.py[cod]$")
-"""What is made on the way, and belongs into no archive."""
+"""The folders that are made on the way, and belong into no archive."""
 
 MODELS = """
 import sys

@@ -1,4 +1,4 @@
-"""What rounding decides in an ONNX file is found as it is in a module, by NumPy alone."""
+"""An order or a value that rounding decides in an ONNX file is found as in a module, by NumPy alone."""
 
 import numpy as np
 import onnx

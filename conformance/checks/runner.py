@@ -89,7 +89,7 @@ class Runner:
         example that failed. Where it does not fail alike, or its process dies of being asked, the record stays. One
         that failed after others has to fail alone too, or is found to fail only after them."""
         settings, before = dataclasses.replace(self._settings_now(), explain="now"), record.after
-        if before is None:
+        if before is None or self._worker is None:
             return explained(record, self._noted(self._run_with(settings, cell, on_wait)))
         again = self._noted(self._alone(cell, on_wait, settings))
         record.after = None

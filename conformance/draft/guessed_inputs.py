@@ -179,7 +179,7 @@ def parameters(module: Any) -> Iterator[dict[str, bool]]:
 
 
 _USUAL = ("decoder_input_ids", "pixel_values", "input_features", "input_values", "bbox", "decoder_input_values")
-"""What networks of transformers take besides their main input, though it has a default."""
+"""The inputs that networks of transformers need besides their main one, though these have defaults."""
 
 
 def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from conformance.errors import Stopped, attempt, summarize
 LAYERS, HEADS, WIDTH, WORDS, EXPERTS, SIDE = 2, 4, 32, 99, 4, 64
 """The numbers that are aimed at."""
 MOST, SECONDS, SECONDS_EACH = 8, 60.0, 20.0
-"""How many choices of kinds are tried, for how long in all, and for how long the inputs of each."""
+"""The most choices of kinds that are tried, and the seconds for all of them and for the inputs of each."""
 MOST_WEIGHTS = 200_000_000
 """Of a network that is tried."""
 _ROLES = {
@@ -40,7 +40,7 @@ _ROLES = {
     ),
     "side": re.compile(r"(^|_)(image|img|input)_size$"),
 }
-"""What a number of this name is."""
+"""The names by which a number is known to be of a kind."""
 _FIXED = re.compile(r"(^|_)(num_channels|in_channels|in_chans|patch_size|kernel_size|window_size)$")
 _TOKEN = re.compile(r"_(token_)?ids?$|_(token|index)$")
 _PER_TOKEN = re.compile(r"(^|_)(experts_per_tok(en)?|top_k|topk|n_group|topk_group)$")
@@ -235,7 +235,7 @@ _SMALLER: Mapping[str, Callable[[Numbers, Numbers], dict[str, Any]]] = {
     "width": _narrow,
     "side": _shorter_sides,
 }
-"""What becomes of all numbers where those of a kind are reduced; heads go with the width that they divide."""
+"""The functions that reduce the numbers of a kind, given all of them; heads go with the width that they divide."""
 
 
 def _kind(name: str) -> str | None:

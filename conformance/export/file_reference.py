@@ -1,4 +1,4 @@
-"""What an ONNX file means: what a case that names one is compared with. Needs no PyTorch.
+"""Compute the meaning of an ONNX file, with which a case that names one is compared. Needs no PyTorch.
 
 ONNX's evaluator computes it, in the file's types, and in float64. Where the evaluator has no say on an operator, ONNX
 Runtime computes node by node with its optimizer off, and there is no float64 form: it has few kernels for that.

@@ -1,4 +1,4 @@
-"""What is right for a case: the outputs in the types that it declares, and in float64.
+"""Say for both kinds of reference how the right outputs are asked for: in declared types, and in float64.
 
 The module of a case says it (``module_reference``), or the ONNX file that the case is about (``file_reference``), for
 which PyTorch is not needed.
@@ -30,9 +30,9 @@ class Reference(ABC):
     weights: str
     """The fingerprint as it was when the reference was made."""
     oracle_missing: str | None = None
-    """Why there is no float64 form."""
+    """The reason for which there is no float64 form."""
     abstains: str | None = None
-    """Why ONNX's evaluator does not say what a file means."""
+    """The reason for which ONNX's evaluator does not say what a file means."""
 
     def __init__(self, case: Case, folder: Folder) -> None:
         self.case, self.folder = case, folder

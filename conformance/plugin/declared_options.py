@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_WORKERS = 4
 """Workers that a run has unless it says how many: each takes memory for its modules and models."""
 PREFIX = "--conformance-"
-"""How every option begins, since the plugin is there in every project of its environment."""
+"""The beginning of every option, since the plugin is there in every project of its environment."""
 NAMES: set[str] = set()
 """The options' short names."""
 _SUITE = "conformance"

@@ -146,7 +146,7 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
 
 
 _KEPT = ("constant", "path")
-"""How a capture goes wrong that records tensors only, so that Python's numbers and branches stay as they were."""
+"""The ways in which a capture goes wrong that records tensors only, and keeps Python's numbers and branches."""
 _OF_A_FILE = {
     "exporter": "the file is wrong",
     "reference": "ONNX's evaluator is wrong, or the file leaves it open",

@@ -22,7 +22,7 @@ _MOST_SECONDS = 60.0
 """The longest of such waits."""
 _PAGE = 100
 _BOT = "Bot"
-"""What GitHub calls the kind of account that a job's own token belongs to."""
+"""GitHub's word for the kind of account that a job's own token belongs to."""
 
 
 class Thread(NamedTuple):
@@ -38,7 +38,7 @@ class Thread(NamedTuple):
     """The method that changes a comment."""
     headers: dict[str, str]
     ask: str
-    """What the token needs to be allowed to do."""
+    """The permission that the token needs."""
 
 
 class Unwritten(Exception):
