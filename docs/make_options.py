@@ -33,7 +33,7 @@ OUTRO = """## Exit codes
 | 1 | something was found: a failure, something worse, a difference, a cell that could not be packed |
 | 2 | something to correct: the last line of the output says what |
 | 3 | a mistake of this package: please report it with the lines that are printed |
-| 5 | `replay` alone: every cell was skipped |
+| 5 | `replay`: every cell was skipped; `check`: nothing could be verified |
 
 ## Colours and completion
 

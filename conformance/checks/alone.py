@@ -78,10 +78,11 @@ class Predecessors:
 def python_of(case: Case) -> Hashable:
     """Return what tells the Python of cases apart: their folder, and the modules that they name there and elsewhere.
 
-    What code does as it is imported, cases that name the same modules share.
+    What code does as it is imported, cases that name the same modules share. ONNX files without any share it too.
     """
     modules = {mention.text.partition(".")[0] for mention in named(case) if not mention.pattern}
-    return case.folder, frozenset(modules - {"torch", "torchvision"})
+    own = frozenset(modules - {"torch", "torchvision"})
+    return None if case.says.onnx is not None and not own else (case.folder, own)
 
 
 def believed(record: Record, alone: Record, before: record_types.After) -> Record:

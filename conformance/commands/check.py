@@ -1,35 +1,47 @@
-"""``conformance check``: an ONNX file without a case file."""
+"""``conformance check``: ONNX files without a case file."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from conformance import option_types
 from conformance.commands import TIMEOUT, add_store, ask, blocks, pairs
-from conformance.errors import UserError
+from conformance.errors import UserError, did_you_mean
 from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
     from conformance.case.declaration import Case
+    from conformance.checks.check_models import CheckedModel, Model, Say
+    from conformance.checks.runner import Runner
     from conformance.records.record import Record
+    from conformance.worker.isolation import Worker
 
 WITNESSES = ("openvino",)
 """Runtimes that are asked too where they are installed."""
 
 
 _ALL = "fp32,fp16,int8"
+_FORMATS = ("json", "junit")
+_EXITS = """exit codes:
+  0  all that was compared is right
+  1  something is wrong
+  2  a file or an option has to be corrected; the other files were checked
+  5  nothing could be verified, and nothing is wrong"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="the model; what it means is what is right")
+    parser.epilog = f"{parser.epilog}\n\n{_EXITS}"
     parser.add_argument(
-        "other", type=Path, nargs="?", metavar="OTHER", help="a model that has to compute the same, run in its place"
-    )
+        "paths", type=Path, nargs="+", metavar="PATH",
+        help="models: files, folders with the .onnx files in and below them, and patterns such as 'nets/*.onnx'. "
+        "What a file means is what is right; of exactly two files the second has to compute the same as the first",
+    )  # fmt: skip
+    parser.add_argument("--each", action="store_true", help="check two files each by itself too")
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=RANGE",
         help="sizes of an open dim, as in batch=1..8 (default: what works is found by trying); repeatable",
@@ -42,40 +54,157 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=option_types.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
     )
+    parser.add_argument(
+        "--output", action="append", default=[], metavar="FORMAT[=FILE]",
+        help="json or junit: printed, with all other text on standard error; json=FILE and junit=FILE write a file; "
+        "repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=option_types.count(1), metavar="N", help="models at a time (default: the cores, at most 4)"
+    )
     add_store(parser, "models")
 
 
 def run(given: argparse.Namespace) -> int:
-    """0; 1 where a cell fails or nothing could be compared. Raises UserError for files that cannot be checked."""
-    from conformance.checks.file_sizes import working_sizes
-    from conformance.checks.runner import Runner
-    from conformance.plan.catalogue import plan
-    from conformance.plan.settings import Settings
+    """Return 0; 1 where something is wrong; 2 where a file cannot be checked; 5 where nothing could be verified.
+
+    Raises UserError for options that cannot be used, and where the only file cannot be checked.
+    """
+    outputs = _outputs(given.output)
+    stream = sys.stderr if None in outputs.values() else None
+
+    def say(line: object) -> None:
+        tell(line, stream)
+
+    other = _other(given)
+    if other is not None:
+        return _report([_check_alone(_model(given.paths[0]), given, other, say)], given, outputs, say)
+    from conformance.disk.model_files import distinct_names, find_models
+
+    found = find_models(given.paths)
+    if found.others:
+        say(f"{found.others:,} other file{'s are' if found.others > 1 else ' is'} no model{'s' * (found.others > 1)}")
+    if len(found.models) == 1 and not found.others:
+        return _report([_check_alone(_model(found.models[0]), given, None, say)], given, outputs, say)
+    from conformance.checks.check_models import Model
+
+    models = [Model(*each) for each in zip(found.models, distinct_names(found.models), strict=True)]
+    return _report(_check_many(models, given, say), given, outputs, say, found.others, many=True)
+
+
+def _other(given: argparse.Namespace) -> Path | None:
+    """Return the file that has to compute the same as the first, where two files are given."""
+    several = given.each or len(given.paths) != 2 or any(path.is_dir() for path in given.paths)
+    second = given.paths[-1]
+    return None if several or not all(path.exists() for path in given.paths) else second
+
+
+def _outputs(texts: Sequence[str]) -> dict[str, Path | None]:
+    """Return the reports that are asked for by their format, each with its file or None for one that is printed."""
+    outputs: dict[str, Path | None] = {}
+    for text in texts:
+        name, separator, file = text.partition("=")
+        if name not in _FORMATS:
+            raise UserError(f"--output {text}: there is no format '{name}'{did_you_mean(name, _FORMATS)}")
+        if name in outputs or (separator and not file):
+            raise UserError(f"--output {text}: write json, junit, json=FILE or junit=FILE, each once")
+        outputs[name] = Path(file) if file else None
+    if [*outputs.values()].count(None) > 1:
+        raise UserError("--output: only one report can be printed; write the other into a file, as junit=FILE")
+    return outputs
+
+
+# ---- running -------------------------------------------------------------------------------------------------
+
+
+def _model(file: Path) -> Model:
+    from conformance.checks.check_models import Model
+    from conformance.disk.model_files import distinct_names
+
+    return Model(file, *distinct_names([file]))
+
+
+def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, say: Say) -> CheckedModel:
+    """Check one model, and print each verdict as it comes. Raises UserError for a file that cannot be checked."""
     from conformance.records import text
     from conformance.worker.warm import new_worker
 
-    said = _describe_case(given)
-    case = _case(given.file, said)
-    records: list[Record] = []
+    said = _describe_case(given, model.file, other, say)
+
+    def see(record: Record) -> None:
+        say(_reported(record) if _is_reported(record, given) else text.verdict(record.as_dict()))
+        if record.status == "skipped":
+            say(f"  {record.reason}")
+
     with new_worker() as worker:
-        missing = [name for name in case.says.dims if name not in said["dims"]]
-        if missing:
-            said["dims"] = {**ask(worker, working_sizes, case), **said["dims"]}
-            case = _case(given.file, said)
-        if case.says.dims:
-            tell("sizes: " + ", ".join(f"{name} {said['dims'][name]}" for name in case.says.dims))
-        settings = Settings(store=given.store / "models", examples=given.examples)
-        for record in Runner(settings, TIMEOUT, worker).each(plan(case)):
-            records.append(record)
-            tell(_reported(record) if _is_reported(record, given) else text.verdict(record.as_dict()))
-            if record.status == "skipped":
-                tell(f"  {record.reason}")
-    counted = [one for one in records if not _is_reported(one, given)]
-    for line in (*blocks(counted), *_summary(records), *_verdict(counted)):
-        tell(line)
-    compared = any(record.status == "passed" and record.examples and record.runtime for record in records)
-    failed = any(record.status == "failed" and not _is_reported(record, given) for record in records)
-    return 0 if compared and not failed else 1
+        runner = _runner(given, worker)
+        return _run(model, given, lambda dims: _with_sizes(model, said, dims, worker, say), runner, see)
+
+
+def _run(
+    model: Model, given: argparse.Namespace, case: Callable[[dict[str, str]], Case], runner: Runner,
+    see: Callable[[Record], object] = lambda record: None,
+) -> CheckedModel:  # fmt: skip
+    """Run a model, with the failures that count for nothing in ``uncounted``."""
+    from conformance.checks.check_models import run_model
+
+    checked = run_model(model, case, runner, see)
+    checked.uncounted = frozenset(record.id for record in checked.records if _is_reported(record, given))
+    return checked
+
+
+def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) -> list[CheckedModel]:
+    """Check the models in several workers, and print a line for each as it ends."""
+    from conformance.checks.check_models import CheckedModel, check_models, refused_alike
+
+    described: dict[Path, dict[str, Any]] = {}
+    refused: list[CheckedModel] = []
+    for model in models:
+        try:
+            described[model.file] = _describe_case(given, model.file, None, lambda line: None)
+        except UserError as error:
+            refused.append(CheckedModel(model, refused=str(error)))
+    for line in refused_alike(refused):
+        say(line)
+
+    def check(worker: Worker, runner: Runner, model: Model) -> CheckedModel:
+        def case(dims: dict[str, str]) -> Case:
+            return _with_sizes(model, described[model.file], dims, worker, lambda line: None)
+
+        return _run(model, given, case, runner)
+
+    left = [model for model in models if model.file in described]
+    jobs = min(given.jobs or min(len(os.sched_getaffinity(0)), _MOST_JOBS), max(len(left), 1))
+    checked = {one.model.name: one for one in refused}
+    for one in check_models(left, jobs, lambda worker: _runner(given, worker), check, say):
+        checked[one.model.name] = one
+        for line in _lines(one):
+            say(line)
+    return [checked[model.name] for model in models]
+
+
+_MOST_JOBS = 4
+
+
+def _runner(given: argparse.Namespace, worker: Worker) -> Runner:
+    from conformance.checks.runner import Runner
+    from conformance.plan.settings import Settings
+
+    return Runner(Settings(store=given.store / "models", examples=given.examples), TIMEOUT, worker)
+
+
+def _with_sizes(model: Model, said: dict[str, Any], dims: dict[str, str], worker: Worker, say: Say) -> Case:
+    """Return the case of a model, with sizes that work for the dims that it leaves open; ``dims`` gets them all."""
+    from conformance.checks.file_sizes import working_sizes
+
+    case = _case(model, said)
+    if any(name not in said["dims"] for name in case.says.dims):
+        said = {**said, "dims": {**ask(worker, working_sizes, case), **said["dims"]}}
+        case = _case(model, said)
+    dims |= {name: said["dims"][name] for name in case.says.dims}
+    if dims:
+        say("sizes: " + ", ".join(f"{name} {sizes}" for name, sizes in dims.items()))
+    return case
 
 
 def _is_reported(record: Record, given: argparse.Namespace) -> bool:
@@ -89,7 +218,10 @@ def _reported(record: Record) -> str:
     return f"below   {record.id}: {record.reason} (not counted; --precision int8 counts it)"
 
 
-def _describe_case(given: argparse.Namespace) -> dict[str, Any]:
+# ---- from a file to a case -----------------------------------------------------------------------------------
+
+
+def _describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, Any]:
     """Return what a case file would say.
 
     Raises UserError for files and options that make no case.
@@ -100,24 +232,24 @@ def _describe_case(given: argparse.Namespace) -> dict[str, Any]:
 
     dims = pairs(given.dim, "--dim")
     try:
-        told = header(given.other or given.file)
+        told = header(other or file)
     except OSError as error:
-        raise UserError(f"{given.other or given.file} cannot be read: {error.strerror or error}") from None
+        raise UserError(f"{other or file} cannot be read: {error.strerror or error}") from None
     except NotOnnx as error:
-        raise UserError(f"{given.other or given.file}: {error}") from None
+        raise UserError(f"{other or file}: {error}") from None
     precisions = [word.strip() for word in (given.precision or _ALL).split(",") if word.strip()]
     for word in precisions:
         if word not in get_args(Precision):
             raise UserError(f"--precision: there is no '{word}'; {', '.join(get_args(Precision))}")
     if "int8" in precisions and told.opset < INT8_OPSET:
-        tell(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
+        say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
         precisions.remove("int8")
     target: dict[str, Any] = {"opsets": [told.opset]}
-    if given.other is not None:
-        target["file"] = Path(os.path.relpath(given.other, given.file.parent)).as_posix()
+    if other is not None:
+        target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
     specials = {} if given.specials else {"specials": False}
     return {
-        "about": "conformance check", "onnx": given.file.name, "dims": dims, "export": {"onnx": target},
+        "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
         "runtimes": ["onnxruntime", *filter(_installed, WITNESSES)],
         **specials, "precisions": {word: {} for word in precisions if word != "fp32"},
     }  # fmt: skip
@@ -129,25 +261,82 @@ def _installed(runtime: str) -> bool:
     return registry.absence(runtime) is None
 
 
-def _case(file: Path, said: dict[str, Any]) -> Case:
+def _case(model: Model, said: dict[str, Any]) -> Case:
     from conformance.case.case_file import cases_of
     from conformance.case.document import Document
 
-    name = re.sub(r"\W", "_", file.stem)
-    name = name if re.match(r"[A-Za-z_]", name) else f"model_{name}"
     # dims that are open and not given yet have the range of a case that says none
-    cases, problems = cases_of(name, dict(said), Document(file.absolute(), {}, {(name,): (1, 1)}))
+    document = Document(model.file.absolute(), {}, {(model.name,): (1, 1)})
+    cases, problems = cases_of(model.name, dict(said), document)
     if problems:
-        raise UserError("\n".join([str(file), *(f"  {problem.message}" for problem in problems)]))
+        raise UserError("\n".join([str(model.file), *(f"  {problem.message}" for problem in problems)]))
     return cases[0]
+
+
+# ---- what is printed -----------------------------------------------------------------------------------------
+
+
+def _report(
+    checked: Sequence[CheckedModel], given: argparse.Namespace, outputs: dict[str, Path | None], say: Say,
+    others: int = 0, *, many: bool = False,
+) -> int:  # fmt: skip
+    """Print the findings and the result, write the reports that are asked for, and return the exit code."""
+    counted = [record for one in checked for record in one.records if record.id not in one.uncounted]
+    code = _exit_code(checked)
+    last = _totals(checked) if many else (*_summary(checked[0].records), *_verdict(counted))
+    for line in (*blocks(counted), *last):
+        say(line)
+    if outputs:
+        from conformance.report.check_report import as_json, as_junit, write
+
+        data = {"json": as_json, "junit": as_junit}
+        for name, file in outputs.items():
+            write(file, data[name](checked, others, code))
+    return code
+
+
+def _exit_code(checked: Sequence[CheckedModel]) -> int:
+    if any(one.failed() for one in checked):
+        return 1
+    if any(one.refused for one in checked):
+        return 2
+    return 0 if any(one.verified() for one in checked) else 5
+
+
+def _lines(one: CheckedModel) -> Iterator[str]:
+    """Yield what came of a model among several, in one line, and its cells that are not green."""
+    if one.refused:
+        yield f"refused {one.refused}"
+        return
+    red = one.failed()
+    right = "; ".join(f"{runtime} {', '.join(words)}" for runtime, words in one.verified().items())
+    word = "FAILED " if red else "right  " if right else "skipped"
+    yield f"{word} {one.file}{f': {right}' if right and not red else ''}  {one.seconds:.1f} s"
+    for record in red:
+        yield f"  FAILED  {record.id}: {record.error}: {record.reason}"
+    if not right:
+        yield from (f"  skipped {record.id}: {record.reason}" for record in one.records if record.status == "skipped")
+
+
+def _totals(checked: Sequence[CheckedModel]) -> Iterator[str]:
+    """Yield how many models came out in which way."""
+    red = [one for one in checked if one.failed()]
+    right = [one for one in checked if one.verified() and not one.failed()]
+    refused = [one for one in checked if one.refused]
+    rest = len(checked) - len(red) - len(right) - len(refused)
+    yield ""
+    yield (
+        f"{len(checked):,} models: {len(right):,} right, {len(red):,} wrong, {rest:,} not verified, "
+        f"{len(refused):,} cannot be checked"
+    )
+    yield "compared with what the files themselves say; how they were exported is not checked"
 
 
 def _verdict(records: Sequence[Record]) -> Iterator[str]:
     """Say in which runtimes and precisions the file is right, and what that was compared with."""
-    right: dict[str, list[str]] = {}
-    for record in records:
-        if record.check == "accuracy" and record.status == "passed" and record.examples and record.runtime:
-            right.setdefault(record.runtime, []).append(record.precision)
+    from conformance.checks.check_models import verified
+
+    right = verified(records)
     if right and not any(record.status == "failed" for record in records):
         told = "; ".join(f"{runtime} in {', '.join(precisions)}" for runtime, precisions in right.items())
         yield f"right: {told}"
