@@ -50,6 +50,16 @@ def test_engine(cell: Cell, run: Run) -> None:
     run(cell)
 
 
+def test_parse(cell: Cell, run: Run) -> None:
+    """Check that TensorRT's parser takes the model, by TensorRT for RTX; nothing is run."""
+    run(cell)
+
+
+def test_build(cell: Cell, run: Run) -> None:
+    """Check that TensorRT for RTX builds an engine of it for a GPU; nothing is run."""
+    run(cell)
+
+
 @pytest.mark.latency
 def test_latency(cell: Cell, run: Run) -> None:
     """Check that a runtime keeps its budgets of time; ``-m latency`` selects them."""

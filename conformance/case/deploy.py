@@ -42,6 +42,8 @@ class TensorRT(Says):
     """Launch the engine as one CUDA graph where its latency is measured."""
     plugins: Listed[str] = []
     """Plugin libraries beside the case file, or file.function that returns the path of one."""
+    targets: Annotated[Listed[Annotated[str, Field(pattern=r"^sm[0-9]{2,3}$")]], Field(min_length=1)] = ["sm80"]
+    """The GPUs that TensorRT for RTX builds for in the check ``build``, by compute capability, as ``sm89`` for 8.9."""
 
 
 def _option(value: object) -> object:
@@ -87,6 +89,8 @@ class Latency(Says):
             raise ValueError("give at_most (a budget), throughput (batch sizes), or both")
         if self.percentile != 50 and (self.at_most is None or self.at_most.kind == "relation"):
             raise ValueError("percentile is for a budget in seconds, such as 5 ms")
+        if registry.named(self.runtime).only_builds:
+            raise ValueError(f"{self.runtime} runs nothing, so there is no time to measure")
         if self.transfers and not registry.named(self.runtime).on_device:
             devices = ", ".join(runtime.name for runtime in registry.RUNTIMES if runtime.on_device)
             raise ValueError(f"transfers is for {devices}; other runtimes have no device")
@@ -99,7 +103,7 @@ class Latency(Says):
         return "-".join([*sizes, *(["throughput"] if self.at_most is None else [])])
 
 
-_NOT_OF_A_RUN = {"opsets", "typical", "plugins"}
+NOT_OF_THE_BUILDER = {"opsets", "typical", "plugins", "targets"}
 
 
 def builder_options(text: str) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def builder_options(text: str) -> dict[str, Any]:
     Raises UserError for a key that is not known or a value that does not fit.
     """
     given: dict[str, str] = {}
-    known = TensorRT.model_fields.keys() - _NOT_OF_A_RUN
+    known = TensorRT.model_fields.keys() - NOT_OF_THE_BUILDER
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in known:

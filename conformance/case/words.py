@@ -9,7 +9,9 @@ from conformance.runtimes.registry import IN_CASES
 Exporter: TypeAlias = Literal["torchscript", "dynamo", "onnx"]
 """``onnx`` for a model that nobody exports: a case names its file."""
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
-Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity", "engine", "latency"]
+Check: TypeAlias = Literal[
+    "export", "registration", "accuracy", "specials", "fidelity", "engine", "parse", "build", "latency"
+]  # fmt: skip
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.arrays import Array, Inputs
+from conformance.case.deploy import NOT_OF_THE_BUILDER
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
@@ -193,6 +194,19 @@ class CellRun:
             place = self.keeping.get(self.settings.index, self.key)
         return Store(self.settings.store).get(place) if isinstance(place, str) else None
 
+    def models_otherwise(self) -> Iterator[tuple[Exporter, int, Stored]]:
+        """Yield the exported models of the case by other exporters and at other opsets that the store has already."""
+        for exporter, target in self.cell.case.says.export.exporters.items():
+            keeping = self._keeping(exporter)
+            for opset in reversed(sorted(target.opsets)):
+                if (exporter, opset) == (self.cell.exporter, self.cell.opset):
+                    continue
+                key = self.prepared.key(exporter, opset, self.suite)
+                place = keeping.get(self.settings.index, key)
+                stored = Store(self.settings.store).get(place) if isinstance(place, str) else None
+                if stored is not None:
+                    yield exporter, opset, stored
+
     def keep_model(
         self,
         model: Serialized,
@@ -313,7 +327,7 @@ class CellRun:
                 return {name: tuple(entry.type.at(at)) for name, entry in inputs.items()}
 
             typical = self.dims().fit({**traced, **says.tensorrt.typical}) or traced
-            options = says.tensorrt.model_dump(exclude={"opsets", "typical", "plugins"})
+            options = says.tensorrt.model_dump(exclude=NOT_OF_THE_BUILDER)
             plugins = tuple(_library(self, name) for name in says.tensorrt.plugins)
             return Build(
                 covering(shapes(typical), map(shapes, [*boundary_sizes(self.dims(), traced), *sizes])),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from conformance.checks.accuracy import check_accuracy
 from conformance.checks.alone import fail_replaced
+from conformance.checks.compilation import check_build, check_parse
 from conformance.checks.engine import check_engine
 from conformance.checks.export import check_export
 from conformance.checks.fidelity import check_fidelity
@@ -39,6 +40,8 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
     "specials": check_accuracy,
     "fidelity": check_fidelity,
     "engine": check_engine,
+    "parse": check_parse,
+    "build": check_build,
     "latency": check_latency,
 }
 

@@ -42,6 +42,7 @@ def plan(case: Case) -> Iterator[Cell]:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
+            yield from _builds(case, exporter, opset)
             wrong = bool(case.says.precisions) and _known_wrong(case, exporter, opset)
             for precision in case.says.precisions:
                 if opset in case.says.converted_opsets(precision, exporter) and not wrong:
@@ -51,7 +52,20 @@ def plan(case: Case) -> Iterator[Cell]:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
                         if registry.named(runtime).builds:
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
+                    yield from _builds(case, exporter, opset, precision)
             yield from _latencies(case, exporter, opset, wrong)
+
+
+def _builds(case: Case, exporter: Exporter, opset: int, precision: str = "fp32") -> Iterator[Cell]:
+    """The cells of TensorRT for RTX, for a case that names it or TensorRT: ``parse`` for each model that TensorRT
+    would run, and ``build``, which takes longer, for one in float32; for the others where a run asks for them."""
+    if not any(runtime == registry.RTX or registry.named(runtime).builds for runtime in case.says.runtimes):
+        return
+    opsets = case.says.tensorrt_opsets(exporter) if precision == "fp32" else [opset]
+    if opset == max(opsets, default=None):
+        yield Cell(case, "parse", exporter, opset, registry.RTX, precision)
+        always = precision == "fp32" and exporter == next(reversed(case.says.export.exporters))
+        yield Cell(case, "build", exporter, opset, registry.RTX, precision, on_request=not always)
 
 
 def _latencies(case: Case, exporter: Exporter, opset: int, wrong: bool) -> Iterator[Cell]:
@@ -72,7 +86,8 @@ def _latencies(case: Case, exporter: Exporter, opset: int, wrong: bool) -> Itera
 def _runtimes(case: Case, exporter: Exporter, opset: int) -> Iterator[str]:
     """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
     for runtime in case.says.runtimes:
-        if not registry.named(runtime).builds or opset in case.says.tensorrt_opsets(exporter):
+        entry = registry.named(runtime)
+        if not entry.only_builds and (not entry.builds or opset in case.says.tensorrt_opsets(exporter)):
             yield runtime
 
 
@@ -108,6 +123,8 @@ class Selection:
             (self.opsets, cell.opset),
             (self.runtimes, cell.runtime),
         )
+        if cell.on_request and cell.runtime not in (self.runtimes or ()):
+            return False
         precise = self.precisions is None or bool({cell.precision, base_of(cell.precision)} & {*self.precisions})
         return precise and all(kept is None or value is None or value in kept for kept, value in wanted)
 

@@ -25,6 +25,8 @@ class Cell:
     precision: str = "fp32"
     budget: Latency | None = None
     """What a ``latency`` cell measures."""
+    on_request: bool = False
+    """Whether it is run only where ``--runtime`` names its runtime."""
 
     @property
     def label(self) -> str:

@@ -127,4 +127,7 @@ def owed(entry: Fails, cell: Cell) -> bool:
     if entry.when.values:
         special = {value in SPECIALS for value in entry.when.values}
         return (cell.check == "specials" and True in special) or (cell.check == "accuracy" and False in special)
+    if cell.check in ("parse", "build"):  # which not every runtime that stops at the model has to share
+        seen = cell.check == "build" or entry.error == "UnsupportedModel"
+        return entry.when.runtime is not None and entry.stage == "load" and seen
     return cell.check in _OWED.get(entry.stage, ())

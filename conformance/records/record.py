@@ -298,6 +298,12 @@ class Measured:
     """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
     engine: dict[str, Any] | None = None
     """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
+    compiled: record_types.Compiled | None = None
+    """of the checks `parse` and `build`, in which nothing is run: `by` which TensorRT, whether the model was `parsed`,
+    the `targets` that an engine was built for, and what was `refused`: the `code` and `text` of the parser (`BUILD` for
+    the builder's), the parser's `function`, `operator` and `node`, the functions and bodies that it is `inside` of,
+    the `line` of Python, whether this TensorRT only `lacks` the operator; `taken` names other models of the case that
+    were tried and taken"""
     latency: record_types.Latency | None = None
     """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
     host"""

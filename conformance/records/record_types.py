@@ -116,6 +116,13 @@ Beyond = TypedDict("Beyond", {
     "regime": Required[str], "output": Count, "of": list[Scalar] | None, "vanished": Vanished | None, "node": Text,
     "operator": Text, "gives": Text,
 }, total=False)  # fmt: skip
+Refused = TypedDict("Refused", {
+    "code": Required[str], "text": Required[str], "function": Text, "operator": Text, "node": Text, "inside": Texts,
+    "line": Text, "lacks": bool,
+}, total=False)  # fmt: skip
+Compiled = TypedDict("Compiled", {
+    "by": Required[str], "parsed": Required[bool], "targets": Texts, "refused": list[Refused], "taken": Texts,
+}, total=False)  # fmt: skip
 Budget = TypedDict("Budget", {
     "text": str, "verdict": str, "ratio": Number, "seconds": Number, "percentile": Number, "low": Number,
     "high": Number, "limit": Number, "confidence": Number, "floor": Number,

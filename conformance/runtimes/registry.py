@@ -18,7 +18,7 @@ class RuntimeEntry(NamedTuple):
     """Its name in case files, options, ids and records."""
     title: str
     """Its name in sentences, as the subject of "agrees with PyTorch"."""
-    opens: str
+    opens: str = ""
     """``module:function`` of the context manager that gets the path of a model and the paths of its custom-operator
     libraries, and yields a ``Session``."""
     takes: tuple[str, ...] = ()
@@ -47,6 +47,9 @@ class RuntimeEntry(NamedTuple):
     """Whether cases and options may name it; if not, it is only asked about failures of others."""
     converted: bool = True
     """Whether it runs models that were converted to fp16 or int8."""
+    only_builds: bool = False
+    """Whether it only parses a model and builds an engine of it, and runs nothing: ``opens`` is empty. It checks the
+    models of every case that names TensorRT."""
     on_device: bool = False
     """Whether it computes in the memory of a device, and its session has a ``stopwatch`` that runs there."""
     absent: str = ""
@@ -83,6 +86,8 @@ PROVIDERS = {
 them, what sentences do, and a package that has them."""
 
 _OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()))
+
+RTX = "tensorrt-rtx"
 
 RUNTIMES = (
     RuntimeEntry(
@@ -145,6 +150,15 @@ RUNTIMES = (
         absent="conformance.runtimes.tensorrt:absence",
         packages=("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),
     ),
+    RuntimeEntry(
+        name=RTX,
+        title="TensorRT for RTX",
+        short="rtx",
+        only_builds=True,
+        converted=False,
+        absent="conformance.runtimes.tensorrt.rtx:absence",
+        packages=("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
+    ),
     *(
         RuntimeEntry(
             name=f"onnxruntime-{word}",
@@ -165,6 +179,9 @@ _BY_NAME = {runtime.name: runtime for runtime in RUNTIMES}
 
 IN_CASES = tuple(runtime.name for runtime in RUNTIMES if runtime.in_cases)
 """The names that cases and options may use."""
+
+RUNNING = tuple(runtime.name for runtime in RUNTIMES if runtime.in_cases and not runtime.only_builds)
+"""Those of them that run models."""
 
 MAY_LACK = tuple(runtime.name for runtime in RUNTIMES if runtime.absent)
 """The names of the runtimes that a host may lack: ``--require`` can insist on them."""

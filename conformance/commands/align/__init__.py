@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.commands import add_cases, add_option, add_store
 from conformance.runtimes import registry
 
-RUNTIMES = tuple(runtime.name for runtime in registry.RUNTIMES if not runtime.builds)
+RUNTIMES = tuple(runtime.name for runtime in registry.RUNTIMES if not (runtime.builds or runtime.only_builds))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

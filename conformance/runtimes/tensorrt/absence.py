@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from typing import Any
 
 from conformance.errors import attempt
 
-OLDEST = (8, 6)
+OLDEST = "8.6"
 """The first version that has named tensors, output allocators, explicit Q/DQ and builder optimization levels."""
 
 
@@ -24,8 +23,8 @@ def absence() -> str | None:
     tensorrt = attempt(lambda: importlib.import_module("tensorrt"))
     if isinstance(tensorrt, Exception):  # a missing CUDA library is an ImportError, a broken one may be anything
         return f"tensorrt cannot be imported: {_line(tensorrt)}"
-    if version_of(tensorrt) < OLDEST:
-        return f"TensorRT {tensorrt.__version__} is too old: {'.'.join(map(str, OLDEST))} or later is needed"
+    if not hasattr(tensorrt.IBuilderConfig, "builder_optimization_level"):  # the last of what OLDEST brought
+        return f"TensorRT {tensorrt.__version__} is too old: {OLDEST} or later is needed"
     return _no_gpu()
 
 
@@ -44,11 +43,6 @@ def _no_gpu() -> str | None:
 def _count_gpus(cuda: Any) -> int:
     cuda.init()
     return int(cuda.Device.count())
-
-
-def version_of(tensorrt: Any) -> tuple[int, ...]:
-    """The version of the module ``tensorrt``, as ``(8, 6, 0)``."""
-    return tuple(int(number) for number in re.findall(r"\d+", str(tensorrt.__version__))[:3])
 
 
 def _line(error: Exception) -> str:

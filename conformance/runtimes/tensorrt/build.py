@@ -5,25 +5,34 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import Unavailable
 from conformance.onnxgraph.reads import graphs, nodes
-from conformance.runtimes.tensorrt.absence import version_of
-from conformance.runtimes.tensorrt.build_options import MIB, Build
+from conformance.runtimes.tensorrt.build_options import MIB, Build, Options
 from conformance.runtimes.tensorrt.engines import Engines
+from conformance.runtimes.tensorrt.refusals import Refusal, only_noise, read_refusals
 
 
 class UnsupportedModel(RuntimeError):
     """TensorRT's parser refuses the model. Cause: an operator, dtype or attribute that it does not know; the text has
     the node and the parser's own words. Remedy: another opset or symbolic, or a plugin library."""
 
+    def __init__(self, refusals: list[Refusal], otherwise: str = "") -> None:
+        super().__init__("; ".join(map(str, refusals)) or otherwise)
+        self.refusals = refusals
+
 
 class BuildFailed(RuntimeError):
     """TensorRT built no engine. Cause: no kernel for a node in these shapes and this precision, or too little
     workspace."""
+
+
+class BadProfile(BuildFailed):
+    """TensorRT refuses the range of shapes that the engine is to serve. Cause: sizes of an input that the graph does
+    not allow, or that are out of order."""
 
 
 class ShapeInput(RuntimeError):
@@ -46,7 +55,7 @@ def make_log(trt: Any) -> Any:
 
         def log(self, severity: Any, msg: str) -> None:
             serious = severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR)
-            if serious or severity == trt.ILogger.Severity.WARNING:
+            if (serious or severity == trt.ILogger.Severity.WARNING) and not only_noise(msg):
                 self.lines.append((serious, msg.strip()))
 
         def forget(self) -> None:
@@ -84,9 +93,10 @@ def check_cuda(trt: Any, log: Any) -> None:
 def strongly_typed(trt: Any) -> bool:
     """Return whether the dtypes of the model bind the builder.
 
-    Before TensorRT 10 they were only a wish.
+    Before TensorRT 10 they were only a wish. A release either has the flag or, as 11, knows no other kind of network.
     """
-    return version_of(trt) >= (10,)
+    flags = trt.NetworkDefinitionCreationFlag.__members__
+    return "STRONGLY_TYPED" in flags or "EXPLICIT_BATCH" not in flags
 
 
 def load_plugins(trt: Any, log: Any, build: Build) -> None:
@@ -123,13 +133,14 @@ def make_engine(
     """
     start = time.perf_counter()
     builder = trt.Builder(log)
-    network = builder.create_network(_network_flags(trt))
-    _parse(trt, log, network, model)
+    network = parse(trt, log, builder, model)
     config = builder.create_builder_config()
-    _configure(trt, config, build)
+    configure(trt, config, build.options)
+    if hasattr(config, "profiling_verbosity"):
+        config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if not strongly_typed(trt):
         _allow_precisions(trt, config, model)
-    _add_profile(builder, config, network, build)
+    add_profile(log, builder, config, network, build)
     timings = None
     if build.options.timing_cache and cache is not None:
         timings = _timings(config, cache.timings(host))
@@ -141,51 +152,27 @@ def make_engine(
     return bytes(engine), time.perf_counter() - start
 
 
-def _network_flags(trt: Any) -> int:
+def parse(trt: Any, log: Any, builder: Any, model: Path) -> Any:
+    """Return the network that TensorRT's parser makes of a model. Raises UnsupportedModel."""
     flags = trt.NetworkDefinitionCreationFlag
     wanted = "STRONGLY_TYPED" if strongly_typed(trt) else "EXPLICIT_BATCH"
     flag = getattr(flags, wanted, None)  # absent where TensorRT does so anyway, as 11 does
-    return 0 if flag is None else 1 << int(flag)
-
-
-def _parse(trt: Any, log: Any, network: Any, model: Path) -> None:
-    import onnx
-
+    network = builder.create_network(0 if flag is None else 1 << int(flag))
     parser = trt.OnnxParser(network, log)
     # The path is for weights that are stored beside the model.
-    if parser.parse(model.read_bytes(), str(model)):
-        return
-    nodes = onnx.load(model, load_external_data=False).graph.node
-    errors = [parser.get_error(index) for index in range(parser.num_errors)]
-    texts = [f"{_where(error, nodes)}{error.desc().strip()}" for error in errors]
-    raise UnsupportedModel("; ".join(texts) or log.errors())
+    if not parser.parse(model.read_bytes(), str(model)):
+        raise UnsupportedModel(read_refusals(parser, model), log.errors())
+    return network
 
 
-def _where(error: Any, nodes: Sequence[Any]) -> str:
-    """The node that an error of the parser is about; empty where it is about none.
-
-    From TensorRT 10 the error names the node itself. Its number may then count from the start of the body of an If or
-    a Loop, and would name another node of the graph.
-    """
-    number = error.node()
-    if hasattr(error, "node_name"):
-        operator, name = error.node_operator(), error.node_name()
-    elif 0 <= number < len(nodes):
-        operator, name = nodes[number].op_type, nodes[number].name
-    else:
-        return ""
-    return f"node {number} ({operator} {name}): " if operator else ""
-
-
-def _configure(trt: Any, config: Any, build: Build) -> None:
-    options = build.options
+def configure(trt: Any, config: Any, options: Options) -> None:
+    """Set the options of a case that every TensorRT has."""
     if options.workspace is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace * MIB)
     if options.optimization_level is not None:
         config.builder_optimization_level = options.optimization_level
     if options.hardware_compatibility == "ampere_plus":
         config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
-    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if not options.tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
 
@@ -222,8 +209,8 @@ def precisions_of(graph: Any) -> list[str]:
     return sorted(names | ({"FP16"} if TensorProto.FLOAT16 in types else set()))
 
 
-def _add_profile(builder: Any, config: Any, network: Any, build: Build) -> None:
-    """One profile for all shapes; a network whose shapes are fixed has none."""
+def add_profile(log: Any, builder: Any, config: Any, network: Any, build: Build) -> None:
+    """Add one profile for all shapes; a network whose shapes are fixed has none. Raises ShapeInput and BadProfile."""
     profile = builder.create_optimization_profile()
     dynamic = False
     for index in range(network.num_inputs):
@@ -232,9 +219,15 @@ def _add_profile(builder: Any, config: Any, network: Any, build: Build) -> None:
             raise ShapeInput(f"the value of input {tensor.name} decides a shape; make it a dim of the case")
         if any(size < 0 for size in tensor.shape):
             dynamic = True
-            profile.set_shape(tensor.name, *build.shapes[tensor.name])
-    if dynamic:
-        config.add_optimization_profile(profile)
+            low, typical, high = build.shapes[tensor.name]
+            try:
+                profile.set_shape(tensor.name, low, typical, high)
+            except (RuntimeError, ValueError) as error:  # as for a negative size
+                raise BadProfile(f"{tensor.name} in {low} to {high}: {error}") from error
+    # a profile that is out of order raises nothing, and is refused by a number below 0
+    if dynamic and config.add_optimization_profile(profile) < 0:
+        ranges = ", ".join(f"{name} in {low} to {high}" for name, (low, _, high) in build.shapes.items())
+        raise BadProfile(f"{ranges}: {log.errors()}")
 
 
 def _timings(config: Any, kept: bytes) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable, attempt
-from conformance.runtimes.tensorrt.absence import absence, version_of
+from conformance.runtimes.tensorrt.absence import absence
 from conformance.runtimes.tensorrt.build import (
     check_cuda,
     load_plugins,
@@ -307,7 +307,7 @@ def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
         "build": build.as_dict(),
         "plugins": {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in build.options.plugins},
         "gpu": facts(),
-        "tensorrt": ".".join(map(str, version_of(trt))),
+        "tensorrt": str(trt.__version__),
         "recipe": recipe(),
     }
 

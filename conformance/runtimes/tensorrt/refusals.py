@@ -1,0 +1,145 @@
+"""Read what TensorRT says of a model that it does not take: which node, in the words that a reader can use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.errors import or_else
+from conformance.onnxgraph.reads import all_nodes, line_of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+_NO_DRIVER = re.compile(r"catchCudaError.*cudaError (35|100)\b")
+"""What each message of a host without a GPU or driver carries besides, and that says nothing of the model."""
+_ASSERTION = re.compile(r"^Assertion failed: (?P<condition>(?:[^:]|::)+): (?P<text>.+)$", re.DOTALL)
+_CONDITION = re.compile(r'^(?:Assertion failed: )?(?P<condition>.+?) && "(?P<text>[^"]+)"$', re.DOTALL)
+_PLACE_IN_TENSORRT = re.compile(r"\s*In \w+ at /\S+:\d+\)?")
+_LACKS = re.compile(r"[Pp]lugin|has no runners|not supported by a dedicated kernel|Could not find any implementation")
+_TYPES = re.compile(r"types?\b.*\b(?:Float|Half|BFloat16|Int8|Int32|Int64|Bool|FP8)\b|data ?types? .*mismatch")
+_ZERO_POINT = re.compile(r"[Zz]ero[ _-]?point|shiftIsAllZeros|symmetric quantization")
+
+
+def only_noise(message: str) -> bool:
+    """Return whether a message says only that there is no driver."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    return bool(lines) and all(_NO_DRIVER.search(line) for line in lines)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One error of TensorRT's parser or builder."""
+
+    code: str
+    """The name of the parser's error code, such as ``UNSUPPORTED_NODE``; ``BUILD`` of the builder's errors."""
+    text: str
+    """What it says, without conditions of its source and without the missing driver."""
+    function: str = ""
+    """The function of the parser that refused."""
+    operator: str = ""
+    node: str = ""
+    """The name of the node, or of its first output where it has none; empty where the error is about no node."""
+    inside: tuple[str, ...] = ()
+    """The functions, bodies and branches that the node stands in, the outermost first."""
+    line: str | None = None
+    """The line of Python that made the node, where the exporter kept it."""
+
+    def __str__(self) -> str:
+        inside = f" in {' in '.join(reversed(self.inside))}" if self.inside else ""
+        node = f"{self.operator} {self.node}".rstrip()
+        node = f"node {node}{inside}{f' ({self.line})' if self.line else ''}: " if node else ""
+        return f"{node}{self.code}: {self.text}"
+
+    @property
+    def lacks(self) -> bool:
+        """Return whether this TensorRT lacks the operator as a whole: its importer, its plugin, or any kernel."""
+        return self.text == _no_importer(self.operator) or bool(_LACKS.search(self.text))
+
+    @property
+    def ill_typed(self) -> bool:
+        """Return whether tensors of different types meet, or a zero point is not 0: a flaw of whoever made the model."""
+        return bool(_TYPES.search(self.text) or _ZERO_POINT.search(self.text))
+
+
+def _no_importer(operator: str) -> str:
+    return f"the parser knows no operator {operator}"
+
+
+def read_refusals(parser: Any, model: Path) -> list[Refusal]:
+    """Return the errors of a parser after it refused the model in that file."""
+    import onnx
+
+    # what is no model cannot be read here either
+    proto = or_else(None, lambda: onnx.load(model, load_external_data=False))
+    known = [] if proto is None else list(all_nodes(proto))
+    top = [] if proto is None else list(proto.graph.node)
+    return [_refusal(parser.get_error(index), known, top) for index in range(parser.num_errors)]
+
+
+def _refusal(error: Any, known: list[NodeProto], top: list[NodeProto]) -> Refusal:
+    number, inside = error.node(), ()
+    if hasattr(error, "node_name"):  # from TensorRT 10; the number may count from the start of a body
+        operator, name = error.node_operator(), error.node_name()
+        inside = tuple(error.local_function_stack()) if hasattr(error, "local_function_stack") else ()
+    elif 0 <= number < len(top):
+        operator, name = top[number].op_type, top[number].name
+    else:
+        operator, name = "", ""
+    node = _find(operator, name, known, top[number] if not inside and 0 <= number < len(top) else None)
+    name = name or (next(filter(None, node.output), "") if node is not None else "")
+    return Refusal(
+        code=str(getattr(error.code(), "name", error.code())), text=_plain(error.desc(), error.func(), operator),
+        function=error.func(), operator=operator, node=name, inside=inside,
+        line=None if node is None else line_of(node),
+    )  # fmt: skip
+
+
+def _find(operator: str, name: str, known: list[NodeProto], numbered: NodeProto | None) -> NodeProto | None:
+    """Return the node that an error is about: the only one of that name, or the one of that number."""
+    if not operator:
+        return None
+    named = [node for node in known if name and (node.op_type, node.name) == (operator, name)]
+    if len(named) == 1:
+        return named[0]
+    return numbered if numbered is not None and numbered.op_type == operator else None
+
+
+def _plain(said: str, function: str, operator: str) -> str:
+    """Return what the parser says, without the condition in its source and without lines about the driver."""
+    text = " ".join(_useful(said))
+    if operator and text == "false" and function == f"check{operator}":
+        return _no_importer(operator)
+    for pattern in (_CONDITION, _ASSERTION):
+        match = pattern.match(text)
+        if match:
+            return match["text"].strip()
+    return text or f"no reason given, by {function}"
+
+
+def _useful(said: str) -> Iterator[str]:
+    for line in said.splitlines():
+        if line.strip() and not _NO_DRIVER.search(line):
+            yield _PLACE_IN_TENSORRT.sub("", line.strip())
+
+
+def of_builder(said: str, model: Path) -> Refusal:
+    """Return what the builder said of a model that it built no engine of, with the node that it names."""
+    import onnx
+
+    text = " ".join(_useful(said)) or "no reason given"
+    proto = or_else(None, lambda: onnx.load(model, load_external_data=False))
+    found: list[tuple[str, NodeProto]] = []
+    for node in [] if proto is None else all_nodes(proto):
+        # a node without a name is called by its output
+        name = node.name or next((f"node_of_{output}" for output in node.output if output), "")
+        if name and re.search(rf"(?<![\w./]){re.escape(name)}(?![a-zA-Z])", text):
+            found.append((name, node))
+    if not found:
+        return Refusal("BUILD", text)
+    _, node = max(found, key=lambda pair: len(pair[0]))
+    name = node.name or next(filter(None, node.output))
+    return Refusal("BUILD", text, operator=node.op_type, node=name, line=line_of(node))

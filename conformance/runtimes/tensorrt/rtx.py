@@ -1,0 +1,136 @@
+"""TensorRT for RTX on a host with or without a GPU: whether its parser takes a model and its builder builds it.
+
+Nothing is run: an engine of TensorRT for RTX is only made for the GPUs that it names. NVIDIA documents such builds on
+hosts that have a CPU alone (TensorRT for RTX, "CPU-only ahead-of-time compilation"). Its parser is that of TensorRT, and
+it lacks some plugins and kernels that TensorRT has.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.disk.value_store import KeptValues
+from conformance.errors import Unavailable, attempt, did_you_mean, or_else, summarize
+from conformance.runtimes.tensorrt.build import (
+    BuildFailed,
+    ShapeInput,
+    UnsupportedModel,
+    add_profile,
+    configure,
+    make_log,
+    parse,
+)
+from conformance.runtimes.tensorrt.build_options import Build
+from conformance.runtimes.tensorrt.refusals import Refusal, of_builder
+
+MODULE = "tensorrt_rtx"
+
+
+def absence() -> str | None:
+    """Say in one line why this host has no TensorRT for RTX, or return None. A GPU is not needed."""
+    if importlib.util.find_spec(MODULE) is None:
+        return "tensorrt-rtx is not installed (pip install 'onnx-export-conformance[tensorrt-rtx]')"
+    found = attempt(lambda: importlib.import_module(MODULE))
+    return f"tensorrt-rtx cannot be imported: {summarize(found)}" if isinstance(found, Exception) else None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a model that TensorRT for RTX was given."""
+
+    version: str
+    error: str | None = None
+    """``UnsupportedModel``, ``ShapeInput``, ``BadProfile`` or ``BuildFailed``; None where it was taken."""
+    reason: str | None = None
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def lacks(self) -> bool:
+        """Return whether TensorRT for RTX only lacks operators of the model."""
+        return bool(self.refusals) and all(refusal.lacks for refusal in self.refusals)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What TensorRT for RTX is asked to do with a model: to parse it, or to build an engine and throw it away."""
+
+    build: Build | None = None
+    """The shapes and options of the engine; None asks for parsing alone."""
+    target: str = ""
+    """The GPU that the engine is for, such as ``sm80``."""
+
+
+def known_targets() -> list[str]:
+    """The targets that the installed TensorRT for RTX builds for, such as ``sm80``: compute capability 8.0."""
+    names = importlib.import_module(MODULE).ComputeCapability.__members__
+    return [name.lower() for name in names if name.startswith("SM")]
+
+
+def tried(model: Path, sha: str, job: Job, kept: KeptValues) -> Trial:
+    """Return what becomes of a model, from the store or by trying it now. ``sha`` is a hash of the model and its
+    weights. Raises Unavailable where there is no TensorRT for RTX, or it does not build for the target."""
+    missing = absence()
+    if missing is not None:
+        raise Unavailable(missing)
+    trt = importlib.import_module(MODULE)
+    if job.build is not None and job.target not in known_targets():
+        near = did_you_mean(job.target, known_targets())
+        raise Unavailable(f"TensorRT for RTX {trt.__version__} builds for no {job.target}{near}")
+    built = None if job.build is None else {**job.build.as_dict(), "target": job.target}
+    told = [sha, built, str(trt.__version__), _recipe()]
+    key = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+    trial = or_else(None, lambda: _read(kept.get(key)))  # what another version kept is tried again
+    if trial is None:
+        trial = _try(trt, model, job)
+        kept.put(key, asdict(trial))
+    return trial
+
+
+@functools.cache
+def _recipe() -> str:
+    """A hash of the code that tries: other code may see another outcome in the same model."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _read(told: Mapping[str, Any]) -> Trial:
+    refusals = tuple(Refusal(**{**one, "inside": tuple(one["inside"])}) for one in told["refusals"])
+    return Trial(**{**told, "refusals": refusals})
+
+
+def _try(trt: Any, model: Path, job: Job) -> Trial:
+    log, version = make_log(trt), str(trt.__version__)
+    log.forget()
+    builder = trt.Builder(log)
+    try:
+        network = parse(trt, log, builder, model)
+        if job.build is not None:
+            _build(trt, log, builder, network, job.build, job.target)
+    except UnsupportedModel as error:
+        return Trial(version, type(error).__name__, str(error), tuple(error.refusals))
+    except ShapeInput as error:
+        return Trial(version, type(error).__name__, str(error))
+    except BuildFailed as error:
+        refusal = of_builder(str(error), model)
+        return Trial(version, type(error).__name__, str(refusal), (refusal,))
+    return Trial(version)
+
+
+def _build(trt: Any, log: Any, builder: Any, network: Any, build: Build, target: str) -> None:
+    config = builder.create_builder_config()
+    configure(trt, config, build.options)
+    config.set_flag(trt.BuilderFlag.DISABLE_TIMING_CACHE)  # nothing is timed without a GPU
+    config.num_compute_capabilities = 1
+    config.set_compute_capability(getattr(trt.ComputeCapability, target.upper()), 0)
+    add_profile(log, builder, config, network, build)
+    if builder.build_serialized_network(network, config) is None:
+        raise BuildFailed(log.errors())
+
