@@ -28,7 +28,7 @@ def test_an_operator_that_the_parser_does_not_know_stops_at_load_with_the_node_a
     double(version, unsupported="Relu")
     record = run(bench)
     assert (record.status, record.stage, record.error) == ("failed", "load", "UnsupportedModel")
-    assert "(Relu /Relu)" in record.reason and "Relu" in record.reason.split("): ", 1)[1]
+    assert "node Relu /Relu: UNSUPPORTED_NODE: " in record.reason and "Relu" in record.reason.split("NODE: ", 1)[1]
     declared = "fails: [{when: {runtime: tensorrt}, stage: load, error: UnsupportedModel, because: it has no Relu}]"
     assert run(bench, say(LINEAR, declared)).status == "xfailed"
 

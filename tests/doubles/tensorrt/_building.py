@@ -10,7 +10,7 @@ from typing import Any
 from pycuda import _memory
 
 from tensorrt._common import MAJOR, TAG, check_driver, complain, say
-from tensorrt._model import Model, Refusal, shape_of
+from tensorrt._model import Refusal, read, shape_of
 
 _builds = itertools.count(1)
 # Numbers the builds of this process: each is 0.1 % further off, so that no two agree within any tolerance by chance.
@@ -63,14 +63,19 @@ class INetworkDefinition:
 
 class IOptimizationProfile:
     def set_shape(self, input: str, min: Any, opt: Any, max: Any) -> None:
-        low, best, high = ([int(one) for one in shape] for shape in (min, opt, max))
-        fine = len(low) == len(best) == len(high)
-        if not fine or not all(0 <= a <= b <= c for a, b, c in zip(low, best, high, strict=True)):
-            raise ValueError(f"Shape provided for {input} is inconsistent")
-        self._shapes[input] = [low, best, high]
+        shapes = [[int(one) for one in shape] for shape in (min, opt, max)]
+        for name, shape in zip(("min", "opt", "max"), shapes, strict=True):
+            if any(size < 0 for size in shape) or len(shape) != len(shapes[0]):
+                raise RuntimeError(f"Shape provided for {name} is inconsistent with other shapes.")
+        self._shapes[input] = shapes
 
     def __bool__(self) -> bool:
-        return True  # real: inconsistent shapes are refused when they are set
+        return not self._disordered()
+
+    def _disordered(self) -> list[str]:
+        """The inputs whose shapes are out of order, which nobody hears of until the profile is added."""
+        return [name for name, three in self._shapes.items()
+                if not all(a <= b <= c for a, b, c in zip(*three, strict=True))]  # fmt: skip
 
 
 class ITimingCache:
@@ -101,6 +106,14 @@ class IBuilderConfig:
         self._pools[int(pool)] = int(pool_size)
 
     def add_optimization_profile(self, profile: Any) -> int:
+        disordered = profile._disordered()
+        if disordered:
+            text = (
+                f"Invalid optimization profiles for input tensors {', '.join(disordered)}, please ensure that the "
+                "optimization profiles satisfy MIN<=OPT<=MAX."
+            )
+            complain(self, "IOptimizationProfile::isValid", 4, text)
+            return -1
         self._profiles.append(profile)
         return len(self._profiles) - 1
 
@@ -214,6 +227,15 @@ class ParserError:
     def node_operator(self) -> str:
         return self._node.op_type if self._node else ""
 
+    def func(self) -> str:
+        return str(self._refusal.function)
+
+    def local_function_stack(self) -> list[str]:
+        return [*self._refusal.inside]
+
+    def local_function_stack_size(self) -> int:
+        return len(self._refusal.inside)
+
 
 class OnnxParser:
     def __init__(self, network: Any, logger: Any) -> None:
@@ -230,12 +252,14 @@ class OnnxParser:
         if self._network.has_implicit_batch_dimension:
             text = "Assertion failed: !mImporterCtx.network()->hasImplicitBatchDimension()"
             return self._refuse([Refusal("INVALID_VALUE", -1, "parse", text)])
-        read = Model(bytes(model), MAJOR)
+        model = read(bytes(model), MAJOR)
+        if isinstance(model, Refusal):
+            return self._refuse([model])
         unsupported = os.environ.get("CONFORMANCE_DOUBLE_UNSUPPORTED", "").split(",")
-        refusals = list(read.refusals(unsupported))
+        refusals = list(model.refusals(unsupported))
         if refusals:
             return self._refuse(refusals)
-        self._network._model = read
+        self._network._model = model
         return True
 
     def _refuse(self, refusals: list[Any]) -> bool:

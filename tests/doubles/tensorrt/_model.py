@@ -13,8 +13,9 @@ Array = np.ndarray[Any, Any]
 ELEMENTS = {
     TensorProto.FLOAT: "FLOAT", TensorProto.FLOAT16: "HALF", TensorProto.INT8: "INT8", TensorProto.INT32: "INT32",
     TensorProto.INT64: "INT64", TensorProto.BOOL: "BOOL", TensorProto.UINT8: "UINT8", TensorProto.BFLOAT16: "BF16",
+    TensorProto.DOUBLE: "FLOAT",
 }  # fmt: skip
-"""TensorRT's word for ONNX's element types."""
+"""TensorRT's word for ONNX's element types. It takes float64 for float32 and says so in a warning at most."""
 
 BY_DATA = {"NonZero", "Unique", "Compress", "NonMaxSuppression", "StringSplit"}
 """Operators whose output has a shape that only the values of their input tell."""
@@ -27,14 +28,31 @@ SHAPE_POSITIONS = {
 """Inputs that say what shape comes out, by operator; ReduceX's axes are constants in what exporters write."""
 
 
+SAME_TYPE = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "MatMul", "Concat")
+"""Operators whose inputs are of one type."""
+
+
 class Refusal(NamedTuple):
-    """Why the parser does not take a node: the name of an ErrorCode, where, its words, and the node."""
+    """Why the parser does not take a node: the name of an ErrorCode, where, its words, the node, and in which bodies
+    it stands."""
 
     code: str
     node: int
     function: str
     text: str
     proto: Any = None
+    inside: tuple[str, ...] = ()
+
+
+def read(data: bytes, major: int) -> "Model | Refusal":
+    """The model, or why the parser cannot read it."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return Model(data, major)
+    except DecodeError:
+        text = "Assertion failed: model->ParseFromCodedStream(&codedInput): Failed to parse the ONNX model."
+        return Refusal("MODEL_DESERIALIZE_FAILED", -1, "deserializeOnnxModel", text)
 
 
 class Model:
@@ -84,33 +102,52 @@ class Model:
             if one.type.tensor_type.elem_type not in ELEMENTS:
                 text = (
                     'Assertion failed: convertDtype(onnxDtype.elem_type(), &trtDtype) && "Failed to convert ONNX '
-                    f'date type to TensorRT data type." ({one.name}: {one.type.tensor_type.elem_type})'
+                    'date type to TensorRT data type."'
                 )
-                yield Refusal("UNSUPPORTED_GRAPH", -1, "convertOnnxInput", text)
+                yield Refusal("UNSUPPORTED_NODE", -1, "importInput", text)
         for index, node in enumerate(self.graph.node):
             yield from self._refused(index, node, unsupported)
 
-    def _refused(self, index: int, node: NodeProto, unsupported: Sequence[str]) -> Iterator[Refusal]:
+    def _refused(
+        self, index: int, node: NodeProto, unsupported: Sequence[str], inside: tuple[str, ...] = ()
+    ) -> Iterator[Refusal]:
         """Of a node and those in its bodies, which count from 0 again from TensorRT 10."""
-        bodies = [one.g for one in node.attribute if one.HasField("g")]
-        for number, inner in ((number, inner) for body in bodies for number, inner in enumerate(body.node)):
-            yield from self._refused(number if self.int64 else index, inner, unsupported)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                name = node.name or f"node_of_{node.output[0]}"
+                around = (*inside, f"{name} ({node.op_type})", f"{attribute.g.name} ({attribute.name})")
+                for number, inner in enumerate(attribute.g.node):
+                    yield from self._refused(number if self.int64 else index, inner, unsupported, around)
         custom = node.domain not in ("", "ai.onnx") and (node.domain, node.op_type) not in self.functions
         if custom or node.op_type in unsupported:
+            yield self._unknown(index, node, custom)._replace(proto=node, inside=inside)
+        elif len({self.element(name) for name in node.input if self.element(name)}) > 1 and node.op_type in SAME_TYPE:
+            words = " and ".join(ELEMENTS.get(self.element(name), "?").title() for name in node.input)
+            name = node.name or f"node_of_{node.output[0]}"
             text = (
-                f"No importer registered for op: {node.op_type}. Assertion failed: creator && "
-                '"Plugin not found, are the plugin name, version, and namespace correct?"'
+                f"Invalid Node - {name}\nITensor::getDimensions: Error Code 4: API Usage Error ({name}: "
+                f"ElementWiseOperation {node.op_type.upper()} must have same input types. But they are of types {words}. "
+                "In validateTypes at /_src/optimizer/common/nodes/elementWiseNode.cpp:40)"
             )
-            yield Refusal("UNSUPPORTED_NODE", index, "importFallbackPluginImporter", text, node)
+            yield Refusal("INVALID_NODE", index, "parseNode", text, node, inside)
         elif node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2 and node.input[2]:
             zero = self.initializers.get(node.input[2]) or self._constants.get(node.input[2])
             if zero is not None and (zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any()):
                 text = (
-                    'Assertion failed: shiftIsAllZeros(zeroPoint) && "TensorRT only supports symmetric '
-                    "quantization. The zero point for the QuantizeLinear/DequantizeLinear operator must be "
-                    'all zeros."'
+                    "Assertion failed: shiftIsAllZeros(zeroPoint): Non-zero zero point is not supported. Please set "
+                    "kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA to enable asymmetric quantization if it is on DLA."
                 )
-                yield Refusal("UNSUPPORTED_NODE", index, f"QuantDequantLinearHelper_{node.op_type}", text, node)
+                yield Refusal("INVALID_NODE", index, "buildZeroPointTensor", text, node, inside)
+
+    def _unknown(self, index: int, node: NodeProto, custom: bool) -> Refusal:
+        """Of an operator without an importer: it may be a plugin's, which 8.6 says of ONNX's own operators too."""
+        lost = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
+        if not self.int64:
+            text = f"No importer registered for op: {node.op_type}. Assertion failed: {lost}"
+            return Refusal("UNSUPPORTED_NODE", index, "importFallbackPluginImporter", text)
+        if custom:
+            return Refusal("INVALID_NODE", index, "checkFallbackPluginImporter", lost)
+        return Refusal("UNSUPPORTED_NODE", index, f"check{node.op_type}", "false")
 
     @cached_property
     def _constants(self) -> dict[str, TensorProto]:
@@ -184,11 +221,12 @@ class Model:
         return found | {n: a.shape for n, a in zip(names, self.run(zeros, session, names), strict=True)}
 
     def run(self, inputs: Mapping[str, Array], session: Any, names: Sequence[str] | None = None) -> list[Array]:
-        """The answers, in the dtypes that TensorRT gives: int64 is int32 where it has no int64."""
+        """The answers, in the dtypes that TensorRT gives: float64 is float32, and int64 is int32 where it has no
+        int64."""
         types = {one.name: helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type) for one in self.inputs}
         answers = session.run(names, {name: array.astype(types[name]) for name, array in inputs.items()})
-        narrow = not self.int64
-        return [one.astype(np.int32) if narrow and one.dtype == np.int64 else one for one in map(np.asarray, answers)]
+        narrower = {"float64": np.float32, **({} if self.int64 else {"int64": np.int32})}
+        return [one.astype(narrower.get(str(one.dtype), one.dtype)) for one in map(np.asarray, answers)]
 
 
 def shape_of(value: onnx.ValueInfoProto) -> tuple[int, ...]:
