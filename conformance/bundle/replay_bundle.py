@@ -20,10 +20,12 @@ from conformance.arrays import Array
 from conformance.bundle import code
 from conformance.bundle.bundle_files import Files
 from conformance.bundle.bundle_layout import Bundle
+from conformance.bundle.compile_trial import stop, try_jobs
 from conformance.bundle.engine_trial import try_engine
 from conformance.bundle.entry import Entry
 from conformance.compare.judges import Judge, Right, judge_from
 from conformance.compare.tolerance import Comparison
+from conformance.disk.value_store import KeptValues
 from conformance.errors import Stopped, Unavailable, UserError, attempt, or_else, stopping
 from conformance.records.death import note_death
 from conformance.records.environment import environment
@@ -126,7 +128,12 @@ def chosen_of(bundle: Bundle, runtime: str, keep: Callable[[str], bool]) -> tupl
 
 
 def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
-    """The entry where the case has this runtime, and again with the check ``engine`` where it has a trial."""
+    """The entry where the case has this runtime, and again with the check ``engine`` where it has a trial; of a
+    runtime that runs nothing the checks ``parse`` and ``build`` where the case names TensorRT."""
+    if registry.named(runtime).only_builds:
+        if {"tensorrt", runtime} & {*entry.runtimes}:
+            yield from (dataclasses.replace(entry, check=check) for check in ("parse", "build"))
+        return
     if runtime not in entry.runtimes:
         return
     yield entry
@@ -175,7 +182,8 @@ def run_entry(
         if entry.code and not libraries:
             raise Stopped("load", "LibrariesNotAllowed", code.refusal(Files(folder), entry))
         run = _Replay(progress, Files(folder), entry, runtime, record, store, host)
-        (run.engine if entry.check == "engine" else run.all)()
+        checks = {"engine": run.engine, "parse": run.compile, "build": run.compile}
+        checks.get(entry.check, run.all)()
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
     except Stopped as stop:
@@ -192,7 +200,7 @@ def run_entry(
 
 
 def _declared(entry: Entry, runtime: str) -> list[Expectation]:
-    which = "engine" if entry.check == "engine" and "engine" in entry.expected else runtime
+    which = entry.check if entry.check in entry.expected else runtime
     return [Expectation.from_dict(expected) for expected in entry.expected.get(which, [])]
 
 
@@ -266,6 +274,16 @@ class _Replay:
         with _sound():
             trial = self._bundle.trial(self._entry, self._judge)
         try_engine(self.record, self._guarded, self._model, self._build, trial)
+
+    def compile(self) -> None:
+        """What TensorRT for RTX makes of the model."""
+        from conformance.runtimes.tensorrt.rtx import USUAL, Job, tried
+
+        job = Job() if self._entry.check == "parse" else Job(self._build, USUAL)
+        with self._guarded("load"):
+            refusing = try_jobs(self.record, [job], lambda job: tried(self._model, "", job, KeptValues(None)))
+        if refusing is not None:
+            raise stop(refusing, "runtime")
 
     @contextlib.contextmanager
     def _guarded(self, name: str) -> Iterator[None]:

@@ -43,7 +43,7 @@ class TensorRT(Says):
     plugins: Listed[str] = []
     """Plugin libraries beside the case file, or file.function that returns the path of one."""
     targets: Annotated[Listed[Annotated[str, Field(pattern=r"^sm[0-9]{2,3}$")]], Field(min_length=1)] = ["sm80"]
-    """The GPUs that TensorRT for RTX builds for in the check ``build``, by compute capability, as ``sm89`` for 8.9."""
+    """The GPUs that the check ``build`` has TensorRT for RTX build for: ``sm89`` is compute capability 8.9."""
 
 
 def _option(value: object) -> object:

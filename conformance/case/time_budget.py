@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.errors import did_you_mean, shown
-from conformance.runtimes.registry import IN_CASES
+from conformance.runtimes.registry import RUNNING
 
-SIDES = ("pytorch", *IN_CASES)
+SIDES = ("pytorch", *RUNNING)
 UNITS = {"us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Seconds in one unit. The micro sign and the Greek letter look alike, and keyboards have either."""
 

@@ -1,16 +1,19 @@
-"""The checks ``parse`` and ``build``: TensorRT for RTX takes the model. Nothing is run, so that they need no GPU and say
-nothing of accuracy."""
+"""The checks ``parse`` and ``build``: TensorRT for RTX takes the model. Nothing is run, so that they need no GPU and
+say nothing of accuracy."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
+from conformance.bundle.compile_trial import Refusing, stop, try_jobs
+from conformance.case.declaration import Case
 from conformance.checks.conversion import converted_model
 from conformance.checks.models import CellRun
 from conformance.disk.value_store import KeptValues
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import display_path
+from conformance.export.expression import EXPRESSION
 from conformance.export.model_store import Stored
-from conformance.records.record_types import Compiled, Refused
 from conformance.runtimes.tensorrt.refusals import Refusal
 from conformance.runtimes.tensorrt.rtx import Job, Trial, tried
 
@@ -37,68 +40,49 @@ def _check(run: CellRun, jobs: Jobs) -> None:
     model = converted_model(run, stored) if run.cell.converted else stored
     kept = KeptValues(run.settings.store.parent / "builds")
 
-    def stopping_job(other: Stored) -> tuple[Job, Trial] | None:
-        """The first job at which a model is refused."""
-        trials = ((job, tried(other.file, other.facts.sha, job, kept)) for job in jobs(other))
-        return next(((job, trial) for job, trial in trials if trial.error is not None), None)
+    def trial(model: Stored, job: Job) -> Trial:
+        return _in_the_case_file(run.cell.case, tried(model.file, model.facts.sha, job, kept))
 
     with run.stages("load", "runtime"):
-        asked = jobs(model)
-        refused = stopping_job(model)
-        version = tried(model.file, model.facts.sha, asked[0], kept).version
-        run.record.compiled = told = _compiled(version, asked, refused)
-        if refused is None:
+        refusing = try_jobs(run.record, jobs(model), lambda job: trial(model, job))
+        if refusing is None:
             return
-        job, trial = refused
-        told["taken"] = taken = list(_taken(run, stored, lambda other: stopping_job(other) is None))
-        reason = " ".join(filter(None, [f"{trial.reason}", f"(for {job.target})" if job.target else ""]))
-        if taken:
-            reason += f"; it takes {', '.join(taken)}"
-        if trial.lacks:
-            lacking = ", ".join(dict.fromkeys(refusal.operator or "an operator" for refusal in trial.refusals))
-            raise Unavailable(f"TensorRT for RTX {version} lacks {lacking}: {reason}")
-        raise Stopped("load", f"{trial.error}", reason, _fault(run, trial, taken))
+        others = _others(run, stored)
+        taken = [name for name, other in others if all(trial(other, job).error is None for job in jobs(other))]
+        if taken and run.record.compiled is not None:
+            run.record.compiled["taken"] = taken
+        raise stop(refusing, _fault(run, refusing, taken), taken)
 
 
-def _fault(run: CellRun, trial: Trial, taken: Sequence[str]) -> str:
-    """Return who is at fault for a model that is refused, and not for want of an operator: who made it, where its
-    types or zero points do not fit or the model before its conversion is taken; else TensorRT, since it is valid ONNX,
-    or the case, for an input whose value decides a shape."""
-    if trial.error == "ShapeInput":
-        return "case"
-    if run.cell.converted and _EXPORTED in taken:
-        return "precision"
-    ill_typed = any(refusal.ill_typed for refusal in trial.refusals)
-    return ("precision" if run.cell.converted else "exporter") if ill_typed else "runtime"
+def _in_the_case_file(case: Case, trial: Trial) -> Trial:
+    """The trial, with lines of an expression at the place that it has in the case file."""
+    place = f"{display_path(case.file)}:{case.line}"
+
+    def placed(refusal: Refusal) -> Refusal:
+        return dataclasses.replace(refusal, line=place) if str(refusal.line).startswith(EXPRESSION) else refusal
+
+    return dataclasses.replace(trial, refusals=tuple(map(placed, trial.refusals)))
 
 
 _EXPORTED = "the model before its conversion"
 
 
-def _taken(run: CellRun, exported: Stored, is_taken: Callable[[Stored], bool]) -> Iterator[str]:
-    """Yield which other models of the case are taken, of those that the store has."""
-    if run.cell.converted and is_taken(exported):
-        yield _EXPORTED
-    others = [] if run.cell.converted else [*run.models_otherwise()][:OTHERS]
-    for exporter, opset, stored in others:
-        if is_taken(stored):
-            yield f"that of {exporter} at opset {opset}"
+def _others(run: CellRun, exported: Stored) -> Iterator[tuple[str, Stored]]:
+    """Yield other models of the case that might be taken: before the conversion, by another exporter or opset."""
+    if run.cell.converted:
+        yield _EXPORTED, exported
+        return
+    for exporter, opset, stored in [*run.models_otherwise()][:OTHERS]:
+        yield f"that of {exporter} at opset {opset}", stored
 
 
-def _compiled(version: str, asked: Sequence[Job], refused: tuple[Job, Trial] | None) -> Compiled:
-    builds = any(job.build is not None for job in asked)
-    told = Compiled(by=f"TensorRT for RTX {version}", parsed=True)
-    if builds:
-        told["targets"] = [job.target for job in asked]
-    if refused is not None:
-        job, trial = refused
-        told["parsed"] = trial.error != "UnsupportedModel"
-        told["targets"] = [one.target for one in asked[: asked.index(job)]] if builds else []
-        told["refused"] = [_refused(refusal) for refusal in trial.refusals]
-    return told
-
-
-def _refused(refusal: Refusal) -> Refused:
-    told = Refused(code=refusal.code, text=refusal.text, lacks=refusal.lacks)
-    told |= {"function": refusal.function, "operator": refusal.operator, "node": refusal.node, "line": refusal.line}
-    return told | {"inside": list(refusal.inside)} if refusal.inside else told
+def _fault(run: CellRun, refusing: Refusing, taken: Sequence[str]) -> str:
+    """Return who is at fault for a model that is refused, and not for want of an operator: the case, for an input
+    whose value decides a shape; who made the model, where its types or zero points do not fit, or where it is taken
+    before its conversion; else TensorRT, since the model is valid ONNX."""
+    if refusing.trial.error == "ShapeInput":
+        return "case"
+    if _EXPORTED in taken:
+        return "precision"
+    ill_typed = any(refusal.ill_typed for refusal in refusing.trial.refusals)
+    return ("precision" if run.cell.converted else "exporter") if ill_typed else "runtime"

@@ -198,7 +198,7 @@ class CellRun:
         """Yield the exported models of the case by other exporters and at other opsets that the store has already."""
         for exporter, target in self.cell.case.says.export.exporters.items():
             keeping = self._keeping(exporter)
-            for opset in reversed(sorted(target.opsets)):
+            for opset in sorted(target.opsets, reverse=True):
                 if (exporter, opset) == (self.cell.exporter, self.cell.opset):
                     continue
                 key = self.prepared.key(exporter, opset, self.suite)

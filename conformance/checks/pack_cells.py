@@ -165,7 +165,7 @@ def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
     that are packed.
     """
     by_runtime = {}
-    for runtime in registry.IN_CASES:
+    for runtime in registry.RUNNING:
         declared = expectations(dataclasses.replace(cell, runtime=runtime))
         sampled = ("run", "compare")
         by_runtime[runtime] = [
@@ -176,6 +176,10 @@ def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
     if _builds(cell):  # all that the check ``engine`` tries is packed, so its failures have to show
         engine = dataclasses.replace(cell, check="engine")
         by_runtime["engine"] = [known.as_dict() for known in expectations(engine)]
+    for check in ("parse", "build"):  # of TensorRT for RTX
+        compiled = dataclasses.replace(cell, check=check, runtime=registry.RTX)
+        own = [known.as_dict() for known in expectations(compiled)]
+        by_runtime |= {check: own} if own else {}
     return by_runtime
 
 

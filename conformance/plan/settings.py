@@ -53,7 +53,8 @@ class Settings:
 
     def own_folders(self) -> list[Path]:
         """Return the folders that this package keeps things in, which no case depends on."""
-        beside = (self.store.parent / name for name in ("coverage", "engines", "builds", "documents", "index", "contents"))
+        names = ("coverage", "engines", "builds", "documents", "index", "contents")
+        beside = (self.store.parent / name for name in names)
         return [folder for folder in (self.store, self.failures, self.answers, self.outcomes, *beside) if folder]
 
     @property

@@ -151,6 +151,8 @@ def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
         return False
     if node.op_type == "Resize":  # its scales stay float, which the converter knows
         return True
+    if node.op_type in _RECURRENT and len(node.input) > _LENGTHS and node.input[_LENGTHS]:
+        return False
     try:
         schema = defs.get_schema(node.op_type, opset_of(model, 1))
     except defs.SchemaError:
@@ -168,6 +170,10 @@ def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
     fixed = any("tensor(float)" in types and "tensor(float16)" not in types for types in allowed)
     return not fixed and "tensor(float)" not in used
 
+
+_RECURRENT, _LENGTHS = ("GRU", "LSTM", "RNN"), 4
+"""TensorRT's parser refuses these in fp16 where they have lengths of sequences, which are this input: what it puts in
+their place selects between fp16 and fp32 (``ISelectLayer ... has Half and Float``, TensorRT for RTX 1.7)."""
 
 _COPY = "/fp16"
 """Ends the name of an fp16 constant where the constant of the name itself stays in fp32."""

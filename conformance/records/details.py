@@ -25,6 +25,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
     return [
         *_dropped(record),
         *_warned(record),
+        *_compiled(record),
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
@@ -53,6 +54,15 @@ def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
     if count:
         draws = "1 kept failing draw" if count == 1 else f"{count} kept failing draws"
         yield f"{draws} could not be read and {'was' if count == 1 else 'were'} dropped"
+
+
+def _compiled(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a builder took of a model in a check that runs nothing."""
+    told = record.get("compiled")
+    if told:
+        targets = " and ".join(told.get("targets") or ())
+        done = f"parsed and built by {told['by']} for {targets}" if targets else f"parsed by {told['by']}"
+        yield f"{done if told['parsed'] else 'not parsed by ' + told['by']}; nothing was run"
 
 
 def _warned(record: Mapping[str, Any]) -> Iterator[str]:

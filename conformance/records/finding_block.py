@@ -133,7 +133,7 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
     words = {
         "exporter": f"{_EXPORTERS.get(str(record.get('exporter')), str(record.get('exporter')))} is wrong",
-        "runtime": f"{runtime} is wrong",
+        "runtime": f"{runtime} {'does not take the model' if record.get('compiled') else 'is wrong'}",
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
         "reference": "PyTorch itself is wrong",
@@ -163,6 +163,8 @@ def _what(record: Mapping[str, Any], key: Key) -> str:
     node = record.get("parts_at") or {}
     if key.component == "runtime" and node.get("operator") and node.get("how") == "parts":
         return f"{node['operator']} computes other values than its inputs ask for"
+    if node.get("how") == "refused":
+        return f"{node['operator']} is refused: {node.get('why')}"
     return _reason(record)
 
 
@@ -328,6 +330,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
     """Return what the record says for whoever has to change the case, or the suite."""
+    taken = (record.get("compiled") or {}).get("taken")
+    if taken:
+        return (f"it takes {', '.join(taken)}, which was tried",)
     if key.component not in _OWN_SAYING and not record.get("hints"):
         return ()
     known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}

@@ -23,7 +23,8 @@ _PARTS = {"export": "export", "cost": "cost", **{runtime.name: runtime.short or 
 _SHORT = {**_EXPORTERS, **_PARTS}
 
 _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
-"""The sign of a cell that passed, by the status of its further checks: specials, registration, fidelity, engine."""
+"""The sign of a cell that passed, by the status of its further checks: specials, registration, fidelity, engine,
+build."""
 
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
@@ -34,7 +35,7 @@ MEANINGS = {
 }  # fmt: skip
 """The meaning of the signs, in the order of a legend."""
 LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items()),)
-_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine"
+_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine, build"
 
 _COLUMNS = {
     "ts": "TorchScript", "dyn": "dynamo", "ref": "ONNX's evaluator",
@@ -150,6 +151,10 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
         yield from _table(group, signs, label)
 
 
+_OWN = ("accuracy", "export", "parse")
+"""The checks whose status a sign is; others stand beside them."""
+
+
 def _signs(records: Iterable[Mapping[str, Any]]) -> dict[Column, str]:
     """The signs of one case."""
     own: dict[Column, str] = {}
@@ -162,7 +167,7 @@ def _signs(records: Iterable[Mapping[str, Any]]) -> dict[Column, str]:
         if record["check"] == "fidelity":
             costs.append((column(record), record["status"]))
         else:
-            kind, key = own if record["check"] in ("accuracy", "export") else beside, column(record)
+            kind, key = own if record["check"] in _OWN else beside, column(record)
             kind[key] = _worse(kind.get(key, "passed"), record["status"])
     for cost, status in costs:  # of all runtimes of its precision, or of none
         runtimes = [key for key in own if (key[0], *key[2:]) == (cost[0], *cost[2:])]

@@ -196,7 +196,8 @@ class Explained:
     parts_at: record_types.Node | None = None
     """the node that the conclusion is about: `node`, `operator`, `line` (of Python, where the exporter kept it),
     `how`: parts (`by` computes other values of the same inputs), open (nobody else computes it), breaks (its inputs
-    break the operator's rules, `why`), stops (`why`), invalid (the model as a whole is refused, `why`)"""
+    break the operator's rules, `why`), stops (`why`), refused (by the parser or builder of a runtime, `why`), invalid
+    (the model as a whole is refused, `why`)"""
     optimizer: record_types.Optimizer | None = None
     """where an optimizer is at fault, its guilty pass: `of` (onnxruntime), `level` (the lowest level of optimization
     that fails), `changed` (how many names were suspected), `passes` (without which the outputs are right: one, or the
@@ -299,10 +300,10 @@ class Measured:
     engine: dict[str, Any] | None = None
     """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
     compiled: record_types.Compiled | None = None
-    """of the checks `parse` and `build`, in which nothing is run: `by` which TensorRT, whether the model was `parsed`,
-    the `targets` that an engine was built for, and what was `refused`: the `code` and `text` of the parser (`BUILD` for
-    the builder's), the parser's `function`, `operator` and `node`, the functions and bodies that it is `inside` of,
-    the `line` of Python, whether this TensorRT only `lacks` the operator; `taken` names other models of the case that
+    """of `parse` and `build`, in which nothing is run: `by` which TensorRT, whether the model was `parsed`,
+    `targets` that an engine was built for, and what was `refused`: `code` and `text` of the parser (`BUILD` for the
+    builder's), its `function`, `operator` and `node`, the functions and bodies that the node is `inside` of, the
+    `line` of Python, whether this TensorRT only `lacks` the operator; `taken` names other models of the case that
     were tried and taken"""
     latency: record_types.Latency | None = None
     """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the

@@ -15,7 +15,7 @@ NEEDED = ("numpy>=1.26", "onnx>=1.20", "onnxruntime>=1.23")
 """What a replay imports (``pyproject.toml``); a package whose version is asked for has no other bound."""
 PACKAGES = {
     entry.name: entry.packages[0] for entry in registry.RUNTIMES
-    if entry.packages and entry.in_cases and not entry.provider and not entry.on_device
+    if entry.packages and entry.name in registry.RUNNING and not entry.provider and not entry.on_device
 }  # fmt: skip
 """The package of each runtime that pip alone brings."""
 

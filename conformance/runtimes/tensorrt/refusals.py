@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 _NO_DRIVER = re.compile(r"catchCudaError.*cudaError (35|100)\b")
 """What each message of a host without a GPU or driver carries besides, and that says nothing of the model."""
-_ASSERTION = re.compile(r"^Assertion failed: (?P<condition>(?:[^:]|::)+): (?P<text>.+)$", re.DOTALL)
-_CONDITION = re.compile(r'^(?:Assertion failed: )?(?P<condition>.+?) && "(?P<text>[^"]+)"$', re.DOTALL)
-_PLACE_IN_TENSORRT = re.compile(r"\s*In \w+ at /\S+:\d+\)?")
+_ASSERTION = "Assertion failed: "
+_CONDITION = re.compile(r'^(?:.+? && "(?P<quoted>[^"]+)"|(?:[^:]|::)+: (?P<said>.+))$')
+"""A condition in the source of TensorRT, and what is said where it does not hold."""
+_CALL = re.compile(r"^\S+:? Error Code \d+: [A-Z][\w ]*\((?P<said>.+?)\)?$")
+"""A call of TensorRT's interface, and what it says of its arguments."""
+_PLACE_IN_TENSORRT = re.compile(r"\s*In \S+ at /\S+:\d+(?=\)?)")
+_HEADING = re.compile(r"^Invalid Node - \S+$")
+_NAMED = re.compile(r"^(?:check|import)([A-Z]\w+)$")
+"""The function of the parser that knows an operator."""
 _LACKS = re.compile(r"[Pp]lugin|has no runners|not supported by a dedicated kernel|Could not find any implementation")
 _TYPES = re.compile(r"types?\b.*\b(?:Float|Half|BFloat16|Int8|Int32|Int64|Bool|FP8)\b|data ?types? .*mismatch")
 _ZERO_POINT = re.compile(r"[Zz]ero[ _-]?point|shiftIsAllZeros|symmetric quantization")
@@ -41,6 +47,7 @@ class Refusal:
     function: str = ""
     """The function of the parser that refused."""
     operator: str = ""
+    """The operator of the node, or ``input`` for an input of the graph."""
     node: str = ""
     """The name of the node, or of its first output where it has none; empty where the error is about no node."""
     inside: tuple[str, ...] = ()
@@ -51,7 +58,8 @@ class Refusal:
     def __str__(self) -> str:
         inside = f" in {' in '.join(reversed(self.inside))}" if self.inside else ""
         node = f"{self.operator} {self.node}".rstrip()
-        node = f"node {node}{inside}{f' ({self.line})' if self.line else ''}: " if node else ""
+        kind = "" if self.operator == "input" else "node "
+        node = f"{kind}{node}{inside}{f' ({self.line})' if self.line else ''}: " if node else ""
         return f"{node}{self.code}: {self.text}"
 
     @property
@@ -61,7 +69,7 @@ class Refusal:
 
     @property
     def ill_typed(self) -> bool:
-        """Return whether tensors of different types meet, or a zero point is not 0: a flaw of whoever made the model."""
+        """Return whether tensors of different types meet, or a zero point is not 0, as who made the model wrote."""
         return bool(_TYPES.search(self.text) or _ZERO_POINT.search(self.text))
 
 
@@ -89,6 +97,11 @@ def _refusal(error: Any, known: list[NodeProto], top: list[NodeProto]) -> Refusa
         operator, name = top[number].op_type, top[number].name
     else:
         operator, name = "", ""
+    if not operator and (function := _NAMED.match(error.func())) is not None:
+        same = [node for node in known if node.op_type == function[1]]  # of one such node it is sure
+        operator, name = function[1] if same else "", same[0].name if len(same) == 1 else ""
+    if error.func() == "importInput":  # which names the input where others name their file
+        operator, name = "input", error.file()
     node = _find(operator, name, known, top[number] if not inside and 0 <= number < len(top) else None)
     name = name or (next(filter(None, node.output), "") if node is not None else "")
     return Refusal(
@@ -110,27 +123,27 @@ def _find(operator: str, name: str, known: list[NodeProto], numbered: NodeProto 
 
 def _plain(said: str, function: str, operator: str) -> str:
     """Return what the parser says, without the condition in its source and without lines about the driver."""
-    text = " ".join(_useful(said))
+    text = "; ".join(_useful(said))
     if operator and text == "false" and function == f"check{operator}":
         return _no_importer(operator)
-    for pattern in (_CONDITION, _ASSERTION):
-        match = pattern.match(text)
-        if match:
-            return match["text"].strip()
+    before, asserted, after = text.partition(_ASSERTION)
+    condition = _CONDITION.match(after if asserted else text) if asserted or " && " in text else None
+    if condition is not None:
+        return f"{before if asserted else ''}{condition['quoted'] or condition['said']}".strip()
     return text or f"no reason given, by {function}"
 
 
 def _useful(said: str) -> Iterator[str]:
     for line in said.splitlines():
-        if line.strip() and not _NO_DRIVER.search(line):
-            yield _PLACE_IN_TENSORRT.sub("", line.strip())
+        if line.strip() and not _NO_DRIVER.search(line) and not _HEADING.match(line):
+            yield _CALL.sub(lambda call: call["said"], _PLACE_IN_TENSORRT.sub("", line.strip()))
 
 
 def of_builder(said: str, model: Path) -> Refusal:
     """Return what the builder said of a model that it built no engine of, with the node that it names."""
     import onnx
 
-    text = " ".join(_useful(said)) or "no reason given"
+    text = "; ".join(_useful(said)) or "no reason given"
     proto = or_else(None, lambda: onnx.load(model, load_external_data=False))
     found: list[tuple[str, NodeProto]] = []
     for node in [] if proto is None else all_nodes(proto):

@@ -1,8 +1,8 @@
 """TensorRT for RTX on a host with or without a GPU: whether its parser takes a model and its builder builds it.
 
 Nothing is run: an engine of TensorRT for RTX is only made for the GPUs that it names. NVIDIA documents such builds on
-hosts that have a CPU alone (TensorRT for RTX, "CPU-only ahead-of-time compilation"). Its parser is that of TensorRT, and
-it lacks some plugins and kernels that TensorRT has.
+hosts that have a CPU alone (TensorRT for RTX, "CPU-only ahead-of-time compilation"). Its parser is that of TensorRT,
+and it lacks some plugins and kernels that TensorRT has.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.refusals import Refusal, of_builder
 
 MODULE = "tensorrt_rtx"
+USUAL = "sm80"
+"""The target that is built for where nobody says another."""
 
 
 def absence() -> str | None:
@@ -49,8 +51,14 @@ class Trial:
     version: str
     error: str | None = None
     """``UnsupportedModel``, ``ShapeInput``, ``BadProfile`` or ``BuildFailed``; None where it was taken."""
-    reason: str | None = None
+    said: str = ""
+    """What was said where it was not about a node."""
     refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """What was refused, in one line."""
+        return "; ".join(dict.fromkeys(map(str, self.refusals))) or self.said
 
     @property
     def lacks(self) -> bool:
@@ -119,8 +127,7 @@ def _try(trt: Any, model: Path, job: Job) -> Trial:
     except ShapeInput as error:
         return Trial(version, type(error).__name__, str(error))
     except BuildFailed as error:
-        refusal = of_builder(str(error), model)
-        return Trial(version, type(error).__name__, str(refusal), (refusal,))
+        return Trial(version, type(error).__name__, str(error), (of_builder(str(error), model),))
     return Trial(version)
 
 
@@ -133,4 +140,3 @@ def _build(trt: Any, log: Any, builder: Any, network: Any, build: Build, target:
     add_profile(log, builder, config, network, build)
     if builder.build_serialized_network(network, config) is None:
         raise BuildFailed(log.errors())
-

@@ -227,6 +227,9 @@ class ParserError:
     def node_operator(self) -> str:
         return self._node.op_type if self._node else ""
 
+    def file(self) -> str:
+        return str(self._refusal.file)
+
     def func(self) -> str:
         return str(self._refusal.function)
 

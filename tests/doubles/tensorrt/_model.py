@@ -28,8 +28,8 @@ SHAPE_POSITIONS = {
 """Inputs that say what shape comes out, by operator; ReduceX's axes are constants in what exporters write."""
 
 
-SAME_TYPE = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "MatMul", "Concat")
-"""Operators whose inputs are of one type."""
+SAME_TYPE = {"Add": "SUM", "Sub": "SUB", "Mul": "PROD", "Div": "DIV", "Max": "MAX", "Min": "MIN", "Pow": "POW"}
+"""Operators whose inputs are of one type, and what TensorRT calls them."""
 
 
 class Refusal(NamedTuple):
@@ -42,6 +42,7 @@ class Refusal(NamedTuple):
     text: str
     proto: Any = None
     inside: tuple[str, ...] = ()
+    file: str = "ModelImporter.cpp"
 
 
 def read(data: bytes, major: int) -> "Model | Refusal":
@@ -104,7 +105,7 @@ class Model:
                     'Assertion failed: convertDtype(onnxDtype.elem_type(), &trtDtype) && "Failed to convert ONNX '
                     'date type to TensorRT data type."'
                 )
-                yield Refusal("UNSUPPORTED_NODE", -1, "importInput", text)
+                yield Refusal("UNSUPPORTED_NODE", -1, "importInput", text, file=one.name)
         for index, node in enumerate(self.graph.node):
             yield from self._refused(index, node, unsupported)
 
@@ -124,9 +125,10 @@ class Model:
         elif len({self.element(name) for name in node.input if self.element(name)}) > 1 and node.op_type in SAME_TYPE:
             words = " and ".join(ELEMENTS.get(self.element(name), "?").title() for name in node.input)
             name = node.name or f"node_of_{node.output[0]}"
+            operation = SAME_TYPE[node.op_type]
             text = (
                 f"Invalid Node - {name}\nITensor::getDimensions: Error Code 4: API Usage Error ({name}: "
-                f"ElementWiseOperation {node.op_type.upper()} must have same input types. But they are of types {words}. "
+                f"ElementWiseOperation {operation} must have same input types. But they are of types {words}. "
                 "In validateTypes at /_src/optimizer/common/nodes/elementWiseNode.cpp:40)"
             )
             yield Refusal("INVALID_NODE", index, "parseNode", text, node, inside)
