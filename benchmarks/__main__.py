@@ -46,6 +46,7 @@ from benchmarks import (
     seconds,
     size,
     source,
+    tensorrt_rtx,
     versions,
     whole_run,
 )
@@ -81,6 +82,7 @@ GROUPS = {
     "reach": reach,
     "model_types": model_types,
     "versions": versions,
+    "tensorrt_rtx": tensorrt_rtx,
     "cluster": cluster,
     "neighbours": neighbours,
     "depends": depends,
@@ -101,6 +103,7 @@ EVIDENCE = (
     "reach",
     "model_types",
     "versions",
+    "tensorrt_rtx",
     "cluster",
     "neighbours",
     "depends",

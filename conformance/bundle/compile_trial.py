@@ -12,7 +12,7 @@ from conformance.errors import Stopped, Unavailable
 from conformance.records.record import Record
 from conformance.records.record_types import Compiled, Node, Refused
 from conformance.runtimes.tensorrt.refusals import Refusal
-from conformance.runtimes.tensorrt.rtx import Job, Trial
+from conformance.runtimes.tensorrt.rtx import IN_TENSORRT, Job, Trial
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,10 @@ def stop(refusing: Refusing, fault: str, taken: Sequence[str] = ()) -> Stopped |
     if taken:
         reason += f"; it takes {', '.join(taken)}"
     if trial.lacks:
-        operators = ", ".join(dict.fromkeys(refusal.operator or "an operator" for refusal in trial.refusals))
-        return Unavailable(f"TensorRT for RTX {trial.version} lacks {operators}: {reason}")
+        operators = list(dict.fromkeys(refusal.operator or "an operator" for refusal in trial.refusals))
+        known = [operator for operator in operators if operator in IN_TENSORRT]
+        has = f" (TensorRT itself has {', '.join(known)}, by its documentation)" if known else ""
+        return Unavailable(f"TensorRT for RTX {trial.version} lacks {', '.join(operators)}{has}: {reason}")
     stopped = Stopped("load", f"{trial.error}", reason, fault)
     first = trial.refusals[0] if trial.refusals else None
     if first is not None and first.operator:

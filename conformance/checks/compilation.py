@@ -78,11 +78,14 @@ def _others(run: CellRun, exported: Stored) -> Iterator[tuple[str, Stored]]:
 
 def _fault(run: CellRun, refusing: Refusing, taken: Sequence[str]) -> str:
     """Return who is at fault for a model that is refused, and not for want of an operator: the case, for an input
-    whose value decides a shape; who made the model, where its types or zero points do not fit, or where it is taken
-    before its conversion; else TensorRT, since the model is valid ONNX."""
-    if refusing.trial.error == "ShapeInput":
+    whose value decides a shape; who made the model, where the parser finds types or zero points that do not fit, or
+    parses what it was before its conversion; else TensorRT, since the model is valid ONNX, or was parsed."""
+    trial = refusing.trial
+    if trial.error == "ShapeInput":
         return "case"
-    if _EXPORTED in taken:
-        return "precision"
-    ill_typed = any(refusal.ill_typed for refusal in refusing.trial.refusals)
-    return ("precision" if run.cell.converted else "exporter") if ill_typed else "runtime"
+    if trial.error != "UnsupportedModel":
+        return "runtime"
+    ill_typed = any(refusal.ill_typed for refusal in trial.refusals)
+    if run.cell.converted:
+        return "precision" if ill_typed or _EXPORTED in taken else "runtime"
+    return "exporter" if ill_typed else "runtime"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
-WITNESSES = ("openvino",)
+WITNESSES = ("openvino", "tensorrt-rtx")
 """Runtimes that are asked too where they are installed."""
 
 
@@ -344,7 +344,7 @@ def _verdict(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _summary(records: Sequence[Record]) -> Iterator[str]:
-    """Tell the cost of each precision, and the time of an example in each runtime."""
+    """Tell the cost of each precision, the time of an example in each runtime, and what only was built."""
     for record in records:
         sqnr = (record.fidelity or {}).get("sqnr")
         if sqnr is not None:
@@ -354,3 +354,7 @@ def _summary(records: Sequence[Record]) -> Iterator[str]:
         if record.check == "accuracy" and record.status == "passed" and count:
             spent = record.seconds.get("run", 0.0) / count
             yield f"{record.runtime} {record.precision}: {1000 * spent:.3g} ms an example, of {count} drawn ones"
+    built = [one for one in records if one.check == "build" and one.status == "passed" and one.compiled]
+    if built and (told := built[0].compiled):
+        precisions = ", ".join(record.precision for record in built)
+        yield f"parsed and built by {told['by']} for {', '.join(told['targets'])}: {precisions}; nothing was run"

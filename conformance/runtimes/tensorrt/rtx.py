@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.disk.value_store import KeptValues
-from conformance.errors import Unavailable, attempt, did_you_mean, or_else, summarize
+from conformance.errors import Stopped, Unavailable, attempt, did_you_mean, or_else, summarize
 from conformance.runtimes.tensorrt.build import (
     BuildFailed,
     ShapeInput,
@@ -32,6 +32,9 @@ from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.refusals import Refusal, of_builder
 
 MODULE = "tensorrt_rtx"
+IN_TENSORRT = ("DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign")
+"""Operators that TensorRT for RTX 1.7 lacks and TensorRT has, by its own documentation (onnx-tensorrt,
+``docs/operators.md``; release notes of TensorRT 10.1 for DeformConv)."""
 USUAL = "sm80"
 """The target that is built for where nobody says another."""
 
@@ -84,14 +87,15 @@ def known_targets() -> list[str]:
 
 def tried(model: Path, sha: str, job: Job, kept: KeptValues) -> Trial:
     """Return what becomes of a model, from the store or by trying it now. ``sha`` is a hash of the model and its
-    weights. Raises Unavailable where there is no TensorRT for RTX, or it does not build for the target."""
+    weights. Raises Unavailable where there is no TensorRT for RTX, and Stopped for a target that it does not know."""
     missing = absence()
     if missing is not None:
         raise Unavailable(missing)
     trt = importlib.import_module(MODULE)
     if job.build is not None and job.target not in known_targets():
         near = did_you_mean(job.target, known_targets())
-        raise Unavailable(f"TensorRT for RTX {trt.__version__} builds for no {job.target}{near}")
+        text = f"TensorRT for RTX {trt.__version__} builds for no {job.target}{near}"
+        raise Stopped("declare", "UnknownTarget", text, "case")
     built = None if job.build is None else {**job.build.as_dict(), "target": job.target}
     told = [sha, built, str(trt.__version__), _recipe()]
     key = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
