@@ -97,7 +97,8 @@ def state(folder: Path) -> State:
         for precision in case.says.precisions
     }
     found = Fingerprints({})
-    return State(exported, converted, {cell.id: found(cell) for case in cases for cell in plan(case)})
+    chosen = [cell for case in cases for cell in plan(case) if Selection().keeps(cell)]
+    return State(exported, converted, {cell.id: found(cell) for cell in chosen})
 
 
 def feeds(case: Case, precision: str) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def chosen(folder: Path) -> set[str]:
 
 
 def ids(folder: Path, name: str, exporter: str = "") -> set[str]:
-    cells = (cell for case in load(folder / "cases.yaml") for cell in plan(case))
+    cells = (cell for case in load(folder / "cases.yaml") for cell in plan(case) if Selection().keeps(cell))
     return {cell.id for cell in cells if cell.case.name == name and exporter in cell.exporter}
 
 
