@@ -1,8 +1,8 @@
 """Count what TensorRT for RTX makes of the shipped catalogue, and whether planted faults are found at their nodes.
 
 Every case that names TensorRT has its models parsed and built, in fp32, fp16 and int8, by both exporters; nothing is
-run. Each plant is a model of which one node, known by its name, is what TensorRT does not take; the answer has to name
-that node and the parser's own code.
+run. Each plant is a model of which one node, known by its name, is what TensorRT does not take; the answer has to
+name that node and the parser's own code.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PLANTS = (
     Plant("a zero point of one channel", f"{_Q} <float[2] s = {{0.5, 0.5}}, int8[2] o = {{0, 3}}> "
           "{ [bad] q = QuantizeLinear<axis=0>(x, s, o)  [after] y = DequantizeLinear<axis=0>(q, s, o) }",
           "INVALID_NODE"),
-    Plant("a zero point of weights", "(float[2] x) => (float[2] y) <int8[2] w = {1, 2}, float s = {0.5}, int8 o = {2}> "
+    Plant("a zero point of weights", f"{_Q} <int8[2] w = {{1, 2}}, float s = {{0.5}}, int8 o = {{2}}> "
           "{ [bad] v = DequantizeLinear(w, s, o)  [ok] y = Mul(x, v) }", "INVALID_NODE"),
     *map(_elementwise, ("Add", "Sub", "Mul", "Div", "Max", "Min")),
     Plant("MatMul of float32 and float16",
@@ -108,19 +108,21 @@ PLANTS = (
           '{ [bad] y = ScatterND<reduction="add">(x, i, u) }', "UNSUPPORTED_NODE_ATTR"),
     Plant("Resize with antialiasing", "(float[1,1,8,8] x) => (float[1,1,4,4] y) <float[4] s = {1, 1, 0.5, 0.5}> "
           '{ [bad] y = Resize<antialias=1, mode="linear">(x, , s) }', "UNSUPPORTED_NODE_ATTR"),
-    Plant("Resize that keeps the aspect ratio", "(float[1,1,8,8] x) => (float[1,1,4,4] y) <int64[4] z = {1, 1, 4, 4}> "
+    Plant("Resize of a kept aspect ratio", "(float[1,1,8,8] x) => (float[1,1,4,4] y) <int64[4] z = {1, 1, 4, 4}> "
           '{ [bad] y = Resize<keep_aspect_ratio_policy="not_larger">(x, , , z) }', "UNSUPPORTED_NODE_ATTR"),
-    Plant("an unknown operator in a branch", "(float[2,2] x, bool c) => (float y) { [if] y = If(c) <then_branch = t () "
-          "=> (float p) { [ok] p = ReduceSum<keepdims=0>(x) }, else_branch = e () => (float q) { [bad] q = Det(x) }> }",
+    Plant("an unknown operator in a branch", "(float[2,2] x, bool c) => (float y) { [if] y = If(c) "
+          "<then_branch = t () => (float p) { [ok] p = ReduceSum<keepdims=0>(x) }, "
+          "else_branch = e () => (float q) { [bad] q = Det(x) }> }",
           "UNSUPPORTED_NODE"),
     Plant("types that do not fit in a branch", "(float[2] x, float16[2] z, bool c) => (float[2] y) { [if] y = If(c) "
           "<then_branch = t () => (float[2] p) { [ok] p = Neg(x) }, "
           "else_branch = e () => (float[2] q) { [bad] q = Add(x, z) }> }", "INVALID_NODE"),
     Plant("NonMaxSuppression, which has no kernel", "(float[1,6,4] b, float[1,1,6] s) => (int64[K,3] y) "
-          "<int64 m = {3}, float i = {0.5}, float t = {0.0}> { [bad] y = NonMaxSuppression(b, s, m, i, t) }", "BUILD"),
+          "<int64 m = {3}, float i = {0.5}, float t = {0.0}> { [bad] y = NonMaxSuppression(b, s, m, i, t) }",
+          "BUILD"),
     Plant("a profile out of order", _PROFILED, "BUILD", "x", shapes={"x": [(4, 3), (2, 3), (1, 3)]}),
     Plant("a profile with a negative size", _PROFILED, "BUILD", "x", shapes={"x": [(-1, 3), (2, 3), (4, 3)]}),
-    Plant("a profile of other sizes than the graph's", _PROFILED, "BUILD", "x", shapes={"x": [(1, 4), (2, 4), (4, 4)]}),
+    Plant("a profile of sizes that the graph lacks", _PROFILED, "BUILD", "x", shapes={"x": [(1, 4), (2, 4), (4, 4)]}),
 )  # fmt: skip
 
 
@@ -201,20 +203,24 @@ _WORDS = ("taken", "refused", "lacks", "no model")
 def _page(own: Sequence[Row], records: Sequence[Mapping[str, Any]], trials: Sequence[tuple[Plant, Trial]]) -> str:
     lines = [
         "# TensorRT for RTX and the shipped catalogue", "",
-        "Made by `tox run -e dev -- python -m benchmarks tensorrt_rtx`. Nothing was run: a model is parsed and built for",
-        f"{USUAL} on a host without a GPU. *Taken* says that, *refused* is a failure (each is declared in its case),",
-        "*lacks* is an operator for which TensorRT for RTX has no plugin or kernel, and *no model* a declared failure",
-        "before.", "",
+        "Made by `tox run -e dev -- python -m benchmarks tensorrt_rtx`.", "",
+        f"Nothing was run: a model is parsed, and built for {USUAL}, on a host without a GPU. *Taken* says that. *Refused*",
+        "is a failure, declared in its case. *Lacks* is an operator for which TensorRT for RTX has no plugin or kernel.",
+        "*No model* is a declared failure before.", "",
         HEAD, *(row.line() for row in own), "",
         "## By operator", "",
         "Models of the catalogue that have the operator, as *built / all* of the check `build`.", "",
         "| operator | fp32 | fp16 | int8 | |", "|---|---|---|---|---|", *_by_operator(records), "",
         "## Planted faults", "",
         "| planted | said of it | found |", "|---|---|---|",
-        *(f"| {plant.name} | {_said(trial)} | {'yes' if is_found(plant, trial) else 'no'} |" for plant, trial in trials),
+        *(f"| {plant.name} | {_said(trial)} | {_found(plant, trial)} |" for plant, trial in trials),
         "", where(),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _found(plant: Plant, trial: Trial) -> str:
+    return "yes" if is_found(plant, trial) else "no"
 
 
 def _said(trial: Trial) -> str:

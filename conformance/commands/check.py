@@ -208,13 +208,18 @@ def _with_sizes(model: Model, said: dict[str, Any], dims: dict[str, str], worker
 
 
 def _is_reported(record: Record, given: argparse.Namespace) -> bool:
-    """Return whether a failure is only told: nobody has asked for int8, and nothing is known of what it may cost."""
+    """Return whether a failure is only told: nobody has asked for int8, of which it is not known what it may cost,
+    nor whether TensorRT takes the file, which says nothing against it."""
     from conformance.case.words import base_of
+    from conformance.runtimes import registry
 
-    return given.precision is None and base_of(record.precision) == "int8" and record.status == "failed"
+    of_int8 = given.precision is None and base_of(record.precision) == "int8"
+    return record.status == "failed" and (of_int8 or record.runtime == registry.RTX)
 
 
 def _reported(record: Record) -> str:
+    if record.compiled is not None:
+        return f"refused {record.id}: {record.reason} (not counted; a case with runtimes: [tensorrt] counts it)"
     return f"below   {record.id}: {record.reason} (not counted; --precision int8 counts it)"
 
 

@@ -124,6 +124,9 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         return f"{record['shipped']} is wrong"
     if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
+    if record.get("compiled") and key.component in ("runtime", "case", "precision"):
+        makes = f"the conversion to {key.which} makes what {runtime} does not take"
+        return makes if key.component == "precision" else f"{runtime} does not take the model"
     if key.component == "exporter" and (record.get("operator") or {}).get("how") in _KEPT:
         return f"{_EXPORTERS.get(str(record.get('exporter')), 'the exporter')} keeps what it saw for one example"
     own = ", ".join(record.get("own_code") or ())
@@ -133,7 +136,7 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
     words = {
         "exporter": f"{_EXPORTERS.get(str(record.get('exporter')), str(record.get('exporter')))} is wrong",
-        "runtime": f"{runtime} {'does not take the model' if record.get('compiled') else 'is wrong'}",
+        "runtime": f"{runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
         "reference": "PyTorch itself is wrong",

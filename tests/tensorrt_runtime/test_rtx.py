@@ -212,3 +212,15 @@ def test_a_file_is_parsed_and_built_too(tmp_path):
     assert "passed  parse[model-onnx-op17-tensorrt-rtx-fp32]" in done.text
     assert "passed  build[model-onnx-op17-tensorrt-rtx-fp32]" in done.text
     assert "parsed and built by TensorRT for RTX" in done.text and "nothing was run" in done.text
+
+
+@real
+def test_a_file_that_is_refused_is_told_and_not_counted(tmp_path):
+    """Nobody has asked for TensorRT, and the file is right."""
+    graph = (
+        "(float[N,1,4,4] x) => (float[N,1,2,2] y, int64[N,1,2,2] i) { [pool] y, i = MaxPool<kernel_shape=[2,2]>(x) }"
+    )
+    saved(tmp_path, graph.replace("[2,2]>", "[2,2], strides=[2,2]>"))
+    done = run_command(tmp_path, "check", tmp_path / "model.onnx", "--precision", "fp32", "--dim", "N=1..4")
+    assert done.code == 0, done.text
+    assert "refused parse[model-onnx-op17-tensorrt-rtx-fp32]: node MaxPool pool: UNSUPPORTED_NODE" in done.text
