@@ -227,7 +227,7 @@ def add_profile(log: Any, builder: Any, config: Any, network: Any, build: Build)
     # a profile that is out of order raises nothing, and is refused by a number below 0
     if dynamic and config.add_optimization_profile(profile) < 0:
         ranges = ", ".join(f"{name} in {low} to {high}" for name, (low, _, high) in build.shapes.items())
-        raise BadProfile(f"{ranges}: {log.errors()}")
+        raise BadProfile(f"{ranges}; {log.errors()}")
 
 
 def _timings(config: Any, kept: bytes) -> Any:

@@ -22,6 +22,7 @@ _CONDITION = re.compile(r'^(?:.+? && "(?P<quoted>[^"]+)"|(?:[^:]|::)+: (?P<said>
 _CALL = re.compile(r"^\S+:? Error Code \d+: [A-Z][\w ]*\((?P<said>.+?)\)?$")
 """A call of TensorRT's interface, and what it says of its arguments."""
 _PLACE_IN_TENSORRT = re.compile(r"\s*In \S+ at /\S+:\d+(?=\)?)")
+_MESSAGES = re.compile(r"\n|; (?=(?:\[[^]]*\]|\w+::\w+:) Error Code)")
 _HEADING = re.compile(r"^Invalid Node - \S+$")
 _NAMED = re.compile(r"^(?:check|import)([A-Z]\w+)$")
 """The function of the parser that knows an operator."""
@@ -134,7 +135,7 @@ def _plain(said: str, function: str, operator: str) -> str:
 
 
 def _useful(said: str) -> Iterator[str]:
-    for line in said.splitlines():
+    for line in _MESSAGES.split(said):
         if line.strip() and not _NO_DRIVER.search(line) and not _HEADING.match(line):
             yield _CALL.sub(lambda call: call["said"], _PLACE_IN_TENSORRT.sub("", line.strip()))
 
