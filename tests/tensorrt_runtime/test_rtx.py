@@ -134,6 +134,27 @@ def test_a_target_that_nothing_is_built_for_is_a_mistake_of_the_case(bench):
 
 
 @real
+def test_a_limit_of_workspace_that_is_too_low_is_a_mistake_of_the_case(bench):
+    body = say(
+        'forward: "F.softmax(F.conv2d(x, torch.ones(64, 3, 3, 3)), 1)"', 'inputs: {x: "float32[batch, 3, 32, 32]"}',
+        "dims: {batch: 1..64}", "runtimes: [onnxruntime, tensorrt]", "tensorrt: {workspace: 1 MiB}",
+        "export: {torchscript: [17]}",
+    )  # fmt: skip
+    record = bench.run_cell(bench.cell(body, check="build"))
+    assert verdict(record) == ("failed", "load", "BuildFailed", "case")
+    assert "within workspace limit" in record.reason
+
+
+@real
+def test_another_version_tries_again(tmp_path, monkeypatch):
+    model, kept = saved(tmp_path, "(float[3] x) => (float[3] y) { y = Relu(x) }"), KeptValues(tmp_path / "builds")
+    assert rtx.tried(model, "one", rtx.Job(), kept).error is None
+    model.write_bytes(b"no model")
+    monkeypatch.setattr("tensorrt_rtx.__version__", "9.9")
+    assert rtx.tried(model, "one", rtx.Job(), kept).error == "UnsupportedModel"
+
+
+@real
 def test_shapes_out_of_order_and_garbage_are_refused_with_what_they_are_about(tmp_path):
     model = saved(tmp_path, "(float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
     disordered = rtx.Job(Build({"x": ((4, 3), (2, 3), (1, 3))}), "sm80")
