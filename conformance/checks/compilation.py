@@ -77,9 +77,12 @@ def _others(run: CellRun, exported: Stored) -> Iterator[tuple[str, Stored]]:
 
 
 def _fault(run: CellRun, refusing: Refusing, taken: Sequence[str]) -> str:
-    """Return who is at fault for a model that is refused, and not for want of an operator: the case, for an input
-    whose value decides a shape, and for a limit of workspace that is too low; who made the model, where the parser finds types or zero points that do not fit, or
-    parses what it was before its conversion; else TensorRT, since the model is valid ONNX, or was parsed."""
+    """Return who is at fault for a model that is refused, and not for want of an operator.
+
+    The case is for an input whose value decides a shape, and for a limit of workspace that is too low; who made the
+    model where the parser finds types or zero points that do not fit, or parses what it was before its conversion;
+    else TensorRT, since the model is valid ONNX, or was parsed.
+    """
     trial, limit = refusing.trial, refusing.job.build.options.workspace if refusing.job.build else None
     if trial.error == "ShapeInput" or (limit is not None and "workspace" in trial.reason):
         return "case"
