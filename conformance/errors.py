@@ -123,14 +123,16 @@ class Stopped(Exception):
     or harness.
     """
 
-    def __init__(self, stage: str, error: str, reason: str, fault: str | None = None) -> None:
+    def __init__(
+        self, stage: str, error: str, reason: str, fault: str | None = None, details: Details | None = None
+    ) -> None:
         super().__init__(shortened(reason))
         self.stage = stage
         self.error = error
         self.reason = shortened(reason)
         self.fault = fault
-        self.details: Details = {}
-        """Further fields of the record; ``records.text`` makes lines of them."""
+        self.details: Details = {} if details is None else details
+        """Further fields of the record: what is known where it is raised, and what ``records.explanation`` adds."""
 
 
 @contextlib.contextmanager

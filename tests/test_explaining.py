@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from conformance.records.causes import by_likeness, explained, is_same_error, share
+from conformance.records.causes import by_likeness, explained, is_same_error
+from conformance.records.explanation import share
 from conformance.records.record import Record
 from tests.kit.runs import run_command, run_pytest
 

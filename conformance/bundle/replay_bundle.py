@@ -29,7 +29,7 @@ from conformance.disk.value_store import KeptValues
 from conformance.errors import Stopped, Unavailable, UserError, attempt, or_else, stopping
 from conformance.records.death import note_death
 from conformance.records.environment import environment
-from conformance.records.explanation import Explanation, Failure, Shows, fail, note
+from conformance.records.explanation import Explanation, Failure, Shows, fail, note, note_details
 from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
@@ -41,7 +41,7 @@ from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
 from conformance.runtimes.tensorrt.build_options import Build
 from conformance.verdict import blame, saturation
 from conformance.verdict.blame import Inquiry, Suspect
-from conformance.verdict.comparer import Comparer, Explainer, check_not_vacuous, tried
+from conformance.verdict.comparer import Comparer, Explainer, find_vacuous, tried, vacuous_failure
 from conformance.verdict.example import Draw, Example
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress_note import Progress
@@ -192,7 +192,7 @@ def run_entry(
         record.status, record.error = "failed", type(error).__name__
         note(record, Shows("harness"))
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
-        record.traceback = traceback.format_exception(error)[-6:]
+        note_details(record, {"traceback": traceback.format_exception(error)[-6:]})
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     if record.error in REFUSED:
         return record
@@ -258,7 +258,9 @@ class _Replay:
                 pass
         if not record.examples:
             raise Stopped("compare", "NothingVerified", "no example verified anything", "case")
-        check_not_vacuous(record, comparer.vacuity, entry.excused)
+        output = find_vacuous(comparer.vacuity, entry.excused)
+        if output is not None:
+            raise vacuous_failure(record, comparer.vacuity, output)
 
     def _nodes(self) -> dict[str, Any]:
         """Return what an execution provider of ONNX Runtime computes, and what it leaves to the CPU."""
@@ -339,7 +341,7 @@ class _Replay:
         nodes = entry.graph.get("nodes") or {}
         saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, self._host)
         if stop.stage == "compare" and saturates:
-            saturation.ask_about(inquiry, example, comparer, model, libraries, entry.config)
+            inquiry = saturation.ask_about(inquiry, example, comparer, model, libraries, entry.config)
         return inquiry.explained()
 
     def note(self, draw: Draw, stage: str) -> None:

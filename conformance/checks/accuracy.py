@@ -15,7 +15,7 @@ from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain_failure import CaseExplainer, fault_by_others, may_saturate
-from conformance.checks.locate import note_operator
+from conformance.checks.locate import find_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack_cells import leave
 from conformance.checks.smallest import leave_smallest
@@ -23,11 +23,11 @@ from conformance.checks.smallest_function import Reduced, causes_known, leave_fu
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, Unavailable, attempt
+from conformance.errors import Details, Stopped, Unavailable, attempt
 from conformance.explanations import Question, explain
 from conformance.export.answers import KeptAnswers
 from conformance.export.model_store import Stored
-from conformance.records.explanation import unexplained
+from conformance.records.explanation import add, note_details, unexplained
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.evaluator_rules import has_half
 from conformance.runtimes.onnxruntime import PROVIDER as CPU
@@ -93,11 +93,11 @@ def check_accuracy(run: CellRun) -> None:
                 ) from stop
             if put_off:
                 raise
-            small = None
             if not explainer.is_declared(stop):
-                small = note_operator(run, verify, stored, explainer.example, stop)
-                note_explanations(run, verify, model, explainer.example, stop)
-            _leave_bundle(run, verify, explainer, draws, model, stop, small)
+                found, small = find_operator(run, verify, stored, explainer.example, stop)
+                more = ask_explanations(run, verify, model, explainer.example, stop)
+                left = _leave_bundle(run, verify, explainer, draws, model, stop, found, small)
+                add(stop, found, more, left)
             raise
 
 
@@ -177,7 +177,7 @@ def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
         return worst is None or worst.ratio * Limits.accuracy_factor <= ratio
 
     witness = saturation.ask(model.file, run.libraries(), run.config(), example.inputs, None, closer)
-    record.cause = saturation.cause_shown_by(witness)
+    note_details(record, {"cause": saturation.cause_shown_by(witness)})
 
 
 def _leave_bundle(
@@ -187,39 +187,42 @@ def _leave_bundle(
     draws: Draws,
     model: Stored,
     stop: Stopped,
+    found: Details,
     small: Reduced | None,
-) -> None:
-    """Leaves a bundle that reproduces an unexpected failure where there is no PyTorch."""
+) -> Details:
+    """Leave a bundle that reproduces an unexpected failure where there is no PyTorch; return what is known of the
+    smallest function or model in it."""
     example = explainer.example
-    if example is None or explainer.is_declared(stop):
-        return
+    if example is None:
+        return {}
     folder = attempt(lambda: leave(run, verify, model, draws, example))
     if isinstance(folder, Exception):  # the failure itself is what counts
-        run.record.no_bundle = describe(folder, run.cell.case.folder)
-        return
+        return {"no_bundle": describe(folder, run.cell.case.folder)}
     if not run.settings.smallest:
-        return
+        return {}
 
     def left() -> dict[str, Any] | None:
         place = folder / "smallest"
         if small is not None:
-            return leave_function(run, small, place, causes_known(run, stop.details.get("operator") or {}))
+            return leave_function(run, small, place, causes_known(run, found.get("operator") or {}))
         return leave_smallest(run, model.file, example, stop, place)
 
     told = attempt(left)
     if isinstance(told, Exception):
         told = {"why_not": describe(told, run.cell.case.folder)}
-    stop.details["smallest"] = told
+    return {"smallest": told}
 
 
-def note_explanations(run: CellRun, verify: Verifier, model: Stored, example: Example | None, stop: Stopped) -> None:
-    """Write what the explanations say of a failing example into the fields of that failure."""
+def ask_explanations(
+    run: CellRun, verify: Verifier, model: Stored, example: Example | None, stop: Stopped
+) -> Details:
+    """Return what the explanations that anybody may add say of a failing example."""
     if example is None or stop.stage not in ("load", "run", "compare"):
-        return
+        return {}
     try:
         wanted = example.wanted
     except Stopped:  # nobody can say what is right, as where a converted model stops at its meaning too
-        return
+        return {}
     cell = run.cell
 
     def judge(outputs: Sequence[Array]) -> bool:
@@ -230,5 +233,4 @@ def note_explanations(run: CellRun, verify: Verifier, model: Stored, example: Ex
         stop.fault, model.file, tuple(map(str, run.libraries())), run.config(), example.inputs, wanted, judge,
     )  # fmt: skip
     told = explain(question)
-    if told:
-        stop.details["explained"] = told
+    return {"explained": told} if told else {}

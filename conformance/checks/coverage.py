@@ -76,15 +76,12 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
         text = (
             f"{seen} of {of} operator calls show in what the module returns: others may be wrong, and nothing fails"
         )
-        stop = Stopped("compare", "Hollow", text, "case")
         asleep = says.weights is None and any(True for _ in run.reference.module.parameters())
-        stop.details = {"hints": ["hollow" if asleep else "hollow inputs"], "draw": None, "worst": None}
-        raise stop
+        hints = ["hollow" if asleep else "hollow inputs"]
+        raise Stopped("compare", "Hollow", text, "case", {"hints": hints, "draw": None, "worst": None})
     if says.hollow is not None and not says.vary and "unknown" not in known and seen >= PLENTY * of:
         text = f"{seen} of {of} operator calls show in what the module returns; take hollow: out"
-        stop = Stopped("compare", "NotHollow", text, "case")
-        stop.details = {"draw": None, "worst": None}
-        raise stop
+        raise Stopped("compare", "NotHollow", text, "case", {"draw": None, "worst": None})
 
 
 def answers(cell: Cell) -> bool:

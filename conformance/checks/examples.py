@@ -20,10 +20,10 @@ from conformance.draw.draw import Draw, about
 from conformance.errors import Details, Stopped, Unavailable
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.records.details import left_open
-from conformance.records.explanation import Shows, blame, note, reconsider, unexplained
+from conformance.records.explanation import Shows, add, blame, note, reconsider, unexplained
 from conformance.records.record import FLOAT64, Witness
 from conformance.records.settle import MARGIN
-from conformance.verdict.comparer import WrongAnswer, check_not_vacuous, count, tried, worst_dict
+from conformance.verdict.comparer import WrongAnswer, count, find_vacuous, tried, vacuous_failure, worst_dict
 from conformance.verdict.example import Example
 
 
@@ -139,18 +139,15 @@ class Examples:
         found = reconsider(self._explainer.witnessed(stop, example), Shows("ill-conditioned"))
         if worst is not None and isinstance(worst.wanted, int):
             found = reconsider(found, Shows("ties"))
-        blame(stop, found)
         if worst is None:
-            stop.details |= {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]}
-            return stop
+            return blame(stop, found, {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]})
         slack = worst.error / worst.ratio if 0 < worst.ratio < math.inf else 0.0
+        remedy = None
         with contextlib.suppress(Stopped):  # advice is no further failure
-            stop.details["remedy"] = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)
-        stop.details |= {
-            "conditioning": {**_in_float64(example, worst), "sizes": sizes.told()},
-            "hints": [] if stop.details.get("remedy") else ["conditioning"],
-        }
-        return stop
+            remedy = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)
+        conditioning = {**_in_float64(example, worst), "sizes": sizes.told()}
+        hints = [] if remedy else ["conditioning"]
+        return blame(stop, found, {"conditioning": conditioning, "remedy": remedy, "hints": hints})
 
     # ---- draws that are declared to fail -----------------------------------------------------------------
 
@@ -199,31 +196,28 @@ class Examples:
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
             if self._explainer.is_put_off(stop):
                 raise unexplained(stop, known="case")
-            stop.details = self._why_nothing()
+            remedy = None
             with contextlib.suppress(Stopped):  # advice is no further failure
-                stop.details["remedy"] = Remedies(self._verify, list(self._draws)).of_nothing()
-            raise stop
+                remedy = Remedies(self._verify, list(self._draws)).of_nothing()
+            raise add(stop, self._why_nothing(), {"remedy": remedy})
         try:
             self._verify.conclude()
         except WrongTogether as stop:
             raise self._explainer.blamed(self._verify.example(stop.draw), stop) from stop
         assert self._verify.vacuity is not None
         excused = {index for index, output in enumerate(self._verify.outputs()) if output.shows_nothing}
-        if says.vacuous is None:
-            try:
-                check_not_vacuous(record, self._verify.vacuity, excused, ["vacuous"])
-            except Stopped as stop:
-                if self._mostly_nothing() and not self._asked_for_specials():
-                    draws = record.nothing + record.examples
-                    raise Unavailable(
-                        f"PyTorch's own outputs are mostly NaN in {record.nothing} of {draws} draws, and the others "
-                        "would not show a wrong runtime. specials: true would insist"
-                    ) from stop
-                if self._explainer.is_put_off(stop):
-                    unexplained(stop, known="case")
-                else:
-                    self._advise(stop, self._verify.vacuity.findings().keys() - excused)
-                raise
+        output = find_vacuous(self._verify.vacuity, excused) if says.vacuous is None else None
+        if output is not None:
+            if self._mostly_nothing() and not self._asked_for_specials():
+                draws = record.nothing + record.examples
+                raise Unavailable(
+                    f"PyTorch's own outputs are mostly NaN in {record.nothing} of {draws} draws, and the others "
+                    "would not show a wrong runtime. specials: true would insist"
+                )
+            vacuous = vacuous_failure(record, self._verify.vacuity, output, {"hints": ["vacuous"]})
+            if self._explainer.is_put_off(vacuous):
+                raise unexplained(vacuous, known="case")
+            raise add(vacuous, self._advice(vacuous, output, self._verify.vacuity.findings().keys() - excused))
         record.draw = draw
 
     def _why_not_shown(self) -> str:
@@ -242,13 +236,14 @@ class Examples:
         """Return whether the case itself says something of specials, or declares how they fail."""
         return "specials" in self._cell.case.says.model_fields_set or bool(self._apart)
 
-    def _advise(self, stop: Stopped, vacuous: Collection[int]) -> None:
-        """Adds to the failure of a vacuous output what it is like, and what to try first."""
-        told = stop.details["vacuous"]
+    def _advice(self, stop: Stopped, output: int, vacuous: Collection[int]) -> Details:
+        """Return what a vacuous output is like, and what to try first."""
+        told: Details = {}
         with contextlib.suppress(Stopped):  # advice is no further failure
             remedies = Remedies(self._verify, list(self._draws))
-            told["fact"] = remedies.fact(told["output"])
-            stop.details |= {"remedy": remedies.of_vacuous(told["output"], vacuous), "hints": []}
+            told = {"vacuous": {**stop.details["vacuous"], "fact": remedies.fact(output)}}
+            told |= {"remedy": remedies.of_vacuous(output, vacuous), "hints": []}
+        return told
 
     def _why_nothing(self) -> Details:
         """The fields that say why no example verified anything."""

@@ -17,7 +17,7 @@ from conformance.checks.verify import Verifier
 from conformance.draw.draw import seed_of
 from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
-from conformance.errors import Stopped
+from conformance.errors import Details, Stopped
 from conformance.export.model_store import Stored
 from conformance.records.explanation import Explanation, Failure, Shows, greatest
 from conformance.records.record import Witness
@@ -53,9 +53,10 @@ class CaseExplainer(Explainer):
         self._verify.tell(stop, example)
         super().blamed(example, stop)
         self._verify.tell(stop, example)
-        if stop.fault == "exporter" and not stop.details.get("unexplained"):
-            stop.details["own_code"] = self._verify.cell.own_code
         return stop
+
+    def known_of(self, found: Explanation) -> Details:
+        return {"own_code": self._verify.cell.own_code} if found.fault == "exporter" else {}
 
     def is_declared(self, stop: Stopped) -> bool:
         """Return whether the case says that the whole cell fails like this."""
@@ -121,29 +122,31 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
             by_check = "precision" if run.cell.check == "fidelity" else "runtime"
             inquiry = Inquiry(Failure(stop.stage, stop.fault or by_check))
             if stop.stage == "run":
-                inquiry.findings += _ask_exported(stored, libraries, example)
+                inquiry = inquiry.plus(*_ask_exported(stored, libraries, example))
             elif stop.stage == "compare" and run.cell.runtime == "onnxruntime":
-                _ask_without_optimizer(inquiry, verify, converted.file, run.config(), libraries, example, stop)
+                inquiry = _ask_without_optimizer(
+                    inquiry, verify, converted.file, run.config(), libraries, example, stop
+                )
         if stop.stage == "compare":
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
             by_others = converted is None and run.cell.runtime == "onnxruntime"
             meaning = _who_computes(inquiry.explained()) if by_others else loss.LITERAL
-            inquiry.details["loss"] = None if meaning is None else loss.by_stage(
+            lost = None if meaning is None else loss.by_stage(
                 verify.of_pytorch(example), stored.file, file, run.cell.runtime, libraries, example.inputs, output,
                 run.cell.case.says.onnxruntime.config, meaning,
             )  # fmt: skip
+            inquiry = inquiry.plus(details={"loss": lost})
             if run.cell.exporter == "onnx" and _is_a_step(inquiry, stop, stored):
-                inquiry.findings.append(Shows("steps"))
-            lost = inquiry.details["loss"] or {}
-            if run.cell.check == "fidelity" and greatest(lost) == "export":
-                inquiry.findings.append(Shows("export"))
-                _ask_what_is_meant(inquiry, verify, stored.file, libraries, example, output, lost["export"])
+                inquiry = inquiry.plus(Shows("steps"))
+            if lost is not None and run.cell.check == "fidelity" and greatest(lost) == "export":
+                meant = _ask_what_is_meant(verify, stored.file, libraries, example, output, lost["export"])
+                inquiry = inquiry.plus(Shows("export"), *meant)
             elif run.cell.check == "fidelity" and base_of(run.cell.precision) == "int8" and file is not None:
-                _ask_what_is_meant(inquiry, verify, file, libraries, example, output)
+                inquiry = inquiry.plus(*_ask_what_is_meant(verify, file, libraries, example, output))
             if may_saturate(run):
                 model = (converted or stored).file
-                saturation.ask_about(inquiry, example, verify, model, libraries, run.config())
+                inquiry = saturation.ask_about(inquiry, example, verify, model, libraries, run.config())
         return inquiry.explained()
 
     models = [model.facts.sha for model in (stored, converted) if model is not None]
@@ -179,26 +182,25 @@ def _is_a_step(inquiry: Inquiry, stop: Stopped, stored: Stored) -> bool:
     if inquiry.explained().fault != "runtime":
         return False
     quantized = any(word in name for name in stored.facts.nodes for word in ("Quantize", "NBits", "Integer"))
-    measured = [value for value in (inquiry.details["loss"] or {}).values() if isinstance(value, float)]
+    measured = [value for value in (inquiry.details.get("loss") or {}).values() if isinstance(value, float)]
     return quantized and stop.error == "WrongValue" and bool(measured) and min(measured) >= STEP
 
 
 def _ask_without_optimizer(
     inquiry: Inquiry, verify: Verifier, model: Path, config: Mapping[str, str], libraries: Sequence[str],
     example: Example, stop: Stopped,
-) -> None:  # fmt: skip
-    """Names the optimizer and its pass, where ONNX Runtime gives without it what the converted model means."""
+) -> Inquiry:  # fmt: skip
+    """Find the optimizer's guilty pass, where ONNX Runtime gives without it what the converted model means."""
     runtime = "onnxruntime-unoptimized"
     asked = ask(runtime, model, libraries, example.inputs)
     if asked.outputs is None:
-        return
+        return inquiry
     agrees = verify.judged(example, asked.outputs).verdict != "failed"
-    inquiry.findings.append(Witness(runtime, "agrees" if agrees else "wrong"))
+    inquiry = inquiry.plus(Witness(runtime, "agrees" if agrees else "wrong"))
     broken = Broken(model, libraries, example.inputs, config, blame.outcome_of(stop, example, verify.judged))
     if right_without_reuse(broken):
-        inquiry.findings.append(Shows("memory"))
-    elif agrees:
-        inquiry.details["optimizer"] = guilty(broken)
+        return inquiry.plus(Shows("memory"))
+    return inquiry.plus(details={"optimizer": guilty(broken)}) if agrees else inquiry
 
 
 MEANT = 10.0
@@ -207,15 +209,15 @@ compute what a converted model means."""
 
 
 def _ask_what_is_meant(
-    inquiry: Inquiry, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int | None,
+    verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int | None,
     by_kernels: float | str | None = None,
-) -> None:  # fmt: skip
+) -> list[Witness]:  # fmt: skip
     """Find out whether a model costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong.
 
     ``by_kernels`` is that cost in decibels; without it, of the converted model.
     """
     if verify.session is None or isinstance(by_kernels, str):
-        return
+        return []
     compared = slice(None) if output is None else slice(output, output + 1)
     wanted = verify.of_pytorch(example)[compared]
     if by_kernels is None:
@@ -227,8 +229,8 @@ def _ask_what_is_meant(
         if asked.outputs is None:
             continue
         nearer = loss.sqnr(asked.outputs[compared], wanted) > by_kernels + MEANT
-        inquiry.findings.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
-        return
+        return [Witness(runtime.name, "nearer" if nearer else "wrong")]
+    return []
 
 
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> list[Witness]:
@@ -243,7 +245,7 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, e
     try:
         verify.judge_of(example.wanted)
     except Stopped:
-        return Inquiry(Failure(stop.stage, None), [Shows("outputs")])
+        return Inquiry(Failure(stop.stage, None), (Shows("outputs"),))
     suspect = Suspect(
         run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
         lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,

@@ -19,17 +19,18 @@ from conformance.align.operators.refused_operator import stopped_export
 from conformance.arrays import Array, same
 from conformance.case.export_keys import TorchScript
 from conformance.checks.models import CellRun
-from conformance.checks.refused import SECONDS, note_refused_model, placed
-from conformance.checks.smallest_function import note_failed_export
+from conformance.checks.refused import SECONDS, placed, refused_model_failure
+from conformance.checks.smallest_function import smallest_of_failed_export
 from conformance.checks.verify import Verifier
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, or_else
+from conformance.errors import Details, Stopped, or_else
 from conformance.export import graph
 from conformance.export.graph import Facts
 from conformance.export.model_store import Stored
 from conformance.plan.cell import Cell
 from conformance.plan.expected import matches
 from conformance.plan.settings import Settings
+from conformance.records.explanation import add
 from conformance.runtimes import opener, registry
 from conformance.verdict.example import Example
 from conformance.worker import aside
@@ -43,11 +44,8 @@ SECOND_TRACE_SECONDS = 2.0
 def check_export(run: CellRun) -> None:
     """The graph is what the case says, and does not depend on the shape it was traced at."""
     _check_unused(run)
-    try:
+    with _with_smallest(run):
         stored = run.model()
-    except Stopped as failure:
-        note_failed_export(run, failure)
-        raise
     case, cell = run.cell.case, run.cell
     sizes = run.prepared.trace()
     with run.stages("check", "exporter"):
@@ -57,21 +55,27 @@ def check_export(run: CellRun) -> None:
             if matches(entry.when, cell):
                 findings += graph.assertions(entry, stored.facts)
         if findings:
-            stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
-            stop.details = {"findings": [finding.text for finding in findings]}
-            raise stop
+            details: Details = {"findings": [finding.text for finding in findings]}
+            raise Stopped("check", findings[0].error, findings[0].text, findings[0].fault, details)
         abstains = run.reference.abstains
         if abstains is not None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
             run.record.warnings = [*run.record.warnings, {"name": "reference", "error": "Abstains", "text": text}]
-        try:
+        with _with_smallest(run):
             check_doubted(run, stored)
-        except Stopped as failure:
-            note_failed_export(run, failure)
-            raise
         run.note_changes()
         _check_second_trace(run, stored)
     run.record.examples = 1
+
+
+@contextlib.contextmanager
+def _with_smallest(run: CellRun) -> Iterator[None]:
+    """Add the smallest function that cannot be exported either to the failure that ends the block."""
+    try:
+        yield
+    except Stopped as failure:
+        add(failure, smallest_of_failed_export(run, failure))
+        raise
 
 
 def _check_unused(run: CellRun) -> None:
@@ -138,9 +142,7 @@ def check_doubted(run: CellRun, stored: Stored) -> None:
         ran = {name for name, told in answers.items() if told is not None}
         if declared or wrong or not ran:
             why = declared or "; ".join(wrong) or f"neither {' nor '.join(ASKED)} can run it"
-            stop = Stopped("check", error, f"onnx.checker refuses the model: {text} ({why})", "exporter")
-            note_refused_model(run, stop)
-            raise stop
+            raise refused_model_failure(run, error, f"{text} ({why})")
         agree &= ran
     run.record.warnings = [
         {**warning, "agree": sorted(agree)} if warning["name"] == "shape inference" else warning

@@ -16,7 +16,7 @@ from conformance.checks.conversion import converted_model
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain_failure import CaseExplainer
-from conformance.checks.locate import note_operator
+from conformance.checks.locate import find_operator
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import FidelityVerifier, not_finite, opening_literal
@@ -26,6 +26,7 @@ from conformance.draw.draw import about
 from conformance.errors import Stopped, or_else
 from conformance.export.model_store import Stored
 from conformance.plan.expected import apart, on_host
+from conformance.records.explanation import add
 from conformance.records.spent import spending
 from conformance.runtimes import Session
 from conformance.runtimes.inner_tensors import values
@@ -56,7 +57,7 @@ def check_fidelity(run: CellRun) -> None:
             check_finite(run, session, draws, stored, converted, trusting=verify.kept.first is not None)
         except Stopped as stop:
             if stop.fault == "exporter" and not explainer.is_declared(stop) and not stop.details.get("unexplained"):
-                note_operator(run, verify, stored, explainer.example, stop)
+                add(stop, find_operator(run, verify, stored, explainer.example, stop)[0])
             raise
 
 
@@ -148,8 +149,7 @@ def check_finite(
         if stop.details.get("unexplained"):
             raise stop
         shown = explain.example or example
-        stop.details |= {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]}
-        raise stop
+        raise add(stop, {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]})
     verify.kept.write([])
 
 

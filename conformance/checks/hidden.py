@@ -20,7 +20,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.compare.tolerance import DEFAULTS, compare
 from conformance.coverage.measure_coverage import Covered
-from conformance.errors import Stopped, attempt
+from conformance.errors import Details, Stopped, attempt
 from conformance.onnxgraph.reads import Graph, label
 from conformance.records.location import describe_unable
 from conformance.worker import aside
@@ -88,9 +88,8 @@ def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:
     path = min(differing, key=lambda path: (differing[path].order, -len(path)))  # the innermost of the first
     why = differing[path].why
     text = f"no output shows what {path} computes, and in the graph it returns something else: {why}"
-    stop = Stopped("compare", "WrongInside", text, "exporter")
-    stop.details = {"own_code": run.cell.own_code, "draw": None, "worst": None, "no_bundle": "inside"}
-    raise stop
+    details: Details = {"own_code": run.cell.own_code, "draw": None, "worst": None, "no_bundle": "inside"}
+    raise Stopped("compare", "WrongInside", text, "exporter", details)
 
 
 def _compared(run: CellRun, paths: Collection[str]) -> dict[str, State]:

@@ -25,7 +25,7 @@ from conformance.checks.wrong_reference import WRONG
 from conformance.compare.close import Limit, differs
 from conformance.compare.judges import Right, defaults_for
 from conformance.coverage.operator_calls import line_of_call, name_of
-from conformance.errors import Stopped, attempt, or_else, summarize
+from conformance.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.export.dispatch import operator_mode
 from conformance.export.model_store import Stored
 from conformance.export.reference import Reference
@@ -39,23 +39,22 @@ SECONDS = 120.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
 
 
-def note_operator(
+def find_operator(
     run: CellRun, verify: Verifier, stored: Stored, example: Example | None, stop: Stopped
-) -> Reduced | None:
-    """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be, or the
-    operator of PyTorch that is wrong where PyTorch itself is; or why none can be named. The verdict stays as it is.
-    Beside it stands which code of the case's own may be behind it. Gives the smallest function that fails there,
-    where it is the exporter's fault and no other cell of the case has shown it."""
+) -> tuple[Details, Reduced | None]:
+    """Find the first operator that parts for a failure that is the exporter's, or may be, or the operator of PyTorch
+    that is wrong where PyTorch itself is; or why none can be named. Beside it stands which code of the case's own may
+    be behind it. With it comes the smallest function that fails there, where it is the exporter's fault and no other
+    cell of the case has shown it."""
     if run.cell.exporter == "onnx":  # which nobody exports
-        return None
+        return {}, None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
         start = time.perf_counter()
         found = or_else(None, lambda: aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS))
-        stop.details |= {"operator": found} if found is not None else {}
         verify.add_seconds("locate", time.perf_counter() - start)
-        return None
+        return {"operator": found} if found is not None else {}, None
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
-        return None
+        return {}, None
     start = time.perf_counter()
     seconds = SECONDS + (longest(run) if stop.fault == "exporter" and run.settings.smallest else 0.0)
     located = attempt(lambda: aside.ask(lambda: _located(run, verify, stored, example, stop), seconds))
@@ -64,15 +63,16 @@ def note_operator(
     told, small = located
     own = own_code(run)
     second = told.pop("second_seconds", 0.0)
-    told = stop.details["operator"] = _at_own_code(run.cell.case, told, own)
+    told = _at_own_code(run.cell.case, told, own)
+    details: Details = {"operator": told}
     if told.get("how") == "path":
-        stop.details["hints"] = ["branch"]
+        details["hints"] = ["branch"]
     if stop.fault == "exporter":
-        stop.details |= told_of(accused(own, told))
+        details |= told_of(accused(own, told))
     reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
     verify.add_seconds("second place", second)
     verify.add_seconds("locate", time.perf_counter() - start - reducing - second)
-    return small
+    return details, small
 
 
 def _located(

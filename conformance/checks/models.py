@@ -16,9 +16,8 @@ from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
 from conformance.checks.alone import replaced_function
 from conformance.checks.outcomes import Outcomes
-from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
-from conformance.checks.refused import advice, note_refused_model, note_stopped_export
+from conformance.checks.refused import explain_stopped_export, refused_model_failure
 from conformance.checks.right_outputs import check_again, check_outputs
 from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell
@@ -37,7 +36,7 @@ from conformance.export.model_store import Store, Stored, place_of
 from conformance.export.module_reference import ModuleReference
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
-from conformance.records.explanation import Shows, fail, note
+from conformance.records.explanation import Shows, add, fail, note
 from conformance.records.record import Record
 from conformance.records.record_types import Warned
 from conformance.runtimes import registry
@@ -252,14 +251,7 @@ class CellRun:
             except Stopped as stop:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
-                    later = self.settings.explain == "later" or self.outcomes.is_declared(stop)
-                    seen = [] if later else raising(self, stop)
-                    stop.details |= {
-                        "own_code": [*cell.own_code, *seen], "hints": advice(stop), "warnings": self.warnings(),
-                        "place": raised_at(stop, cell.case.folder),
-                    }  # fmt: skip
-                    if not self.outcomes.is_declared(stop):
-                        note_stopped_export(self, stop)
+                    add(stop, {"warnings": self.warnings()}, explain_stopped_export(self, stop))
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
@@ -364,10 +356,7 @@ class CellRun:
             raise Stopped("check", "WrongOpset", text, "exporter")
         if facts.invalid:
             error, text = facts.invalid
-            stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
-            stop.details["own_code"] = self.cell.own_code
-            note_refused_model(self, stop)
-            raise stop
+            raise refused_model_failure(self, error, text, {"own_code": self.cell.own_code})
         if facts.doubted:
             error, text = facts.doubted
             self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]

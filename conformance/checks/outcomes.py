@@ -57,8 +57,7 @@ class Outcomes:
         where it has to be tried."""
         try:
             told = self._keeping.get(self._folder, _key("export", model, self._host()))
-            stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"])
-            stop.details = told["details"]
+            stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"], told["details"])
         except (TypeError, KeyError, ValueError):
             return None
         return stop if self.is_declared(stop) else None
@@ -92,9 +91,7 @@ class Outcomes:
                 return ask(stop, example)
             if not self._settings.explain_declared:
                 fault = self._declared_fault(stop)
-                if fault is None:
-                    stop.details["unexplained"] = True
-                return explain(Failure(stop.stage, fault), ())
+                return explain(Failure(stop.stage, fault), (), {"unexplained": True} if fault is None else {})
             key = self._key_of(stop, example, verify, (*models, record.fidelity))
             try:
                 return _explanation(self._keeping.get(self._folder, key))

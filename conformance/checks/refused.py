@@ -15,12 +15,13 @@ from conformance.align.operators.captured_program import Unable
 from conformance.align.operators.refused_operator import Refused, next_stop, refused_model, stopped_export
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.case.python import raised_at
 from conformance.checks.conditioning import left_open
 from conformance.checks.exported_cell import ExportedCell
-from conformance.checks.own_code import accused, declared_own, own_code, told_of
-from conformance.errors import Stopped, attempt, display_path, summarize, works
+from conformance.checks.own_code import accused, declared_own, own_code, raising, told_of
+from conformance.errors import Details, Stopped, attempt, display_path, summarize, works
 from conformance.export.expression import EXPRESSION
-from conformance.records.explanation import unexplained
+from conformance.records.explanation import add, unexplained
 from conformance.records.findings import ON_DATA
 from conformance.worker import aside
 
@@ -28,34 +29,39 @@ SECONDS = 60.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
 
 
-def note_stopped_export(run: ExportedCell, stop: Stopped) -> None:
-    """Write the operator at which an export stops into the fields of that failure, or the pass, or at least the line
-    where no frame of the failure has it. Code of the case's own for other operators is then not at fault."""
-    if run.settings.explain == "later":
-        unexplained(stop, known=stop.fault)
-        return
+def explain_stopped_export(run: ExportedCell, stop: Stopped) -> Details:
+    """Find the operator at which an export stops, or the pass, or at least the line where no frame of the failure has
+    it; what may be behind it; and what to do. Code of the case's own for other operators is then not at fault."""
+    declared = run.outcomes.is_declared(stop)
+    later = run.settings.explain == "later"
+    own = [*run.cell.own_code, *([] if later or declared else raising(run, stop))]
+    place = raised_at(stop, run.cell.case.folder)
+    told: Details = {"own_code": own, "hints": advice(stop), "place": place}
+    if declared:
+        return told
+    if later:
+        return {**told, "unexplained": True}
     found = _asked(run, lambda: _of_export(run))
-    known_by_frame = (stop.details.get("place") or {}).get("own") and not found.get("operator")
+    known_by_frame = (place or {}).get("own") and not found.get("operator")
     if found.get("unable") or (known_by_frame and not found.get("passes")):
-        return
-    stop.details["operator"] = found
-    own = {one.text for one in declared_own(run)} - {one.text for one in accused(declared_own(run), found)}
-    stop.details["own_code"] = [name for name in stop.details["own_code"] if name not in own]
+        return told
+    others = {one.text for one in declared_own(run)} - {one.text for one in accused(declared_own(run), found)}
+    return {**told, "operator": found, "own_code": [name for name in own if name not in others]}
 
 
-def note_refused_model(run: ExportedCell, stop: Stopped) -> None:
-    """Write the operator whose node the checker refuses into the fields of that failure, and which code of the case's
-    own may be behind it."""
+def refused_model_failure(run: ExportedCell, error: str, text: str, details: Details | None = None) -> Stopped:
+    """Return the failure of a model that the checker refuses, with the operator whose node it is about, and the code
+    of the case's own that may be behind it."""
+    stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter", details)
     if run.cell.exporter == "onnx" or run.outcomes.is_declared(stop):
-        return
+        return stop
     if run.settings.explain == "later":
-        unexplained(stop, known=stop.fault)
-        return
+        return unexplained(stop, known=stop.fault)
     known, name = run.prepared.refused, (run.cell.exporter, run.cell.opset)
     if name not in known:
         operator = _asked(run, lambda: refused_by_checker(run).told)
         known[name] = {"operator": operator, **told_of(accused(own_code(run), operator))}
-    stop.details |= known[name]
+    return add(stop, known[name])
 
 
 def refused_by_checker(run: ExportedCell) -> Refused:

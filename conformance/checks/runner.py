@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from conformance.checks.alone import Predecessors, believed, fail_replaced
 from conformance.disk.stores import UNFINISHED
-from conformance.errors import Stopped, attempt, or_else
+from conformance.errors import Details, Stopped, attempt, or_else
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
-from conformance.records.causes import explained, fails_alike, is_same_error, share
+from conformance.records.causes import explained, fails_alike, is_same_error
 from conformance.records.death import crashed, note_death
-from conformance.records.explanation import fail
+from conformance.records.explanation import fail, note_details, share
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
 from conformance.records.spent import START
@@ -172,10 +172,10 @@ class Runner:
         if record.status != "failed" or (record.stage, record.fault) != ("export", "exporter") or not crashed(record):
             return
         if settings.explain == "later":
-            record.unexplained = True
+            note_details(record, {"unexplained": True})
             return
         told = or_else(None, partial(self._worker.call, _crashed_export, cell, settings, timeout=self._timeout))
-        record.operator = None if isinstance(told, Death) else told
+        note_details(record, {"operator": None if isinstance(told, Death) else told})
         self._replace()
 
     def _finish(self, cell: Cell, on_wait: OnWait | None, settings: Settings | None = None) -> tuple[Record, bool]:
@@ -266,10 +266,11 @@ def broken(cell: Cell, error: str, reason: str, raised: BaseException | None = N
     ``error`` is the name of the error; ``raised`` is the exception, where that says more than ``reason``.
     """
     record = cell.record()
-    fail(record, Stopped("declare", error, reason, "harness"))
+    details: Details = {}
     if raised is not None:
         lines = "".join(traceback.format_exception(raised)).rstrip().splitlines()
-        record.hints, record.traceback = ["report"], lines[-12:]
+        details = {"hints": ["report"], "traceback": lines[-12:]}
+    fail(record, Stopped("declare", error, reason, "harness", details))
     return record
 
 

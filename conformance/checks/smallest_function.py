@@ -34,9 +34,8 @@ from conformance.checks.refused import arguments_of, refused_by_checker
 from conformance.compare.judges import Judge, defaults_for
 from conformance.compare.tolerance import Tolerance
 from conformance.depends.dependency_files import imported
-from conformance.errors import Stopped, attempt, or_else, summarize
+from conformance.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.explain.search import OutOfTime
-from conformance.records.explanation import unexplained
 from conformance.records.record import cause_of_export
 from conformance.runtimes import opener
 from conformance.worker import aside
@@ -157,23 +156,20 @@ def _made_simple(place: Place, function: Function, trials: Trials) -> Reduced:
     return Reduced(shown, {**told, **({} if finished else {"unfinished": True}), "tried": trials.count})
 
 
-def note_failed_export(run: CellRun, stop: Stopped) -> None:
-    """Leaves the smallest function that cannot be exported either, or of which the checker refuses the model too,
-    where that is the exporter's fault and not declared. What there is to know of it goes into the fields of the
-    failure."""
+def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
+    """Leave the smallest function that cannot be exported either, or of which the checker refuses the model too,
+    where that is the exporter's fault and not declared. Return what there is to know of it."""
     cell, settings = run.cell, run.settings
     refused = stop.stage == "check" and (stop.details.get("operator") or {}).get("how") == "refused"
     if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
-        return
+        return {}
     if run.outcomes.is_declared(stop):
-        return
+        return {}
     if settings.explain == "later":
-        unexplained(stop, known=stop.fault)
-        return
+        return {"unexplained": True}
     shown_in = settings.shown.get(cause_of_export(cell.case.name, cell.exporter, stop.error, stop.reason))
     if shown_in is not None:
-        stop.details["smallest"] = {"as": shown_in}
-        return
+        return {"smallest": {"as": shown_in}}
     start = time.monotonic()
 
     def left() -> dict[str, Any]:
@@ -189,7 +185,7 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
     told = attempt(left)
     if isinstance(told, Exception):  # this only explains a failure, and must not be another
         told = {"why_not": describe(told, cell.case.folder)}
-    stop.details["smallest"] = told
+    return {"smallest": told}
 
 
 def _of_failed(run: CellRun) -> Reduced:

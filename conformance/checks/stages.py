@@ -12,7 +12,7 @@ from typing import Any
 from conformance import HOME
 from conformance.case.python import describe
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, Unavailable, lacks_memory
+from conformance.errors import Details, Stopped, Unavailable, lacks_memory
 from conformance.records.record import Record
 from conformance.records.spent import spending
 from conformance.worker.progress_note import Progress, encode
@@ -73,11 +73,12 @@ class Stages:
         lost = None if fault == "harness" else _lost_stream()
         if lost is not None:  # whoever writes there stops, and is not at fault
             fault, text = "case", f"the case's Python has set {lost}, to which others write: {text}"
-        stop = Stopped(self.current, type(error).__name__, text, fault)
-        stop.__cause__ = error
+        details: Details = {}
         if fault == "harness" and not short_of_memory:
             lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
-            stop.details = {"hints": ["report"], "traceback": lines[-12:]}
+            details = {"hints": ["report"], "traceback": lines[-12:]}
+        stop = Stopped(self.current, type(error).__name__, text, fault, details)
+        stop.__cause__ = error
         return stop
 
 

@@ -215,9 +215,7 @@ def _refuse_structure(error: Exception) -> None:
     refusal = refusal_of_structure(error)
     if refusal is not None:
         text = f"torch.export refuses the structure of the dynamic_shapes it was given: {refusal}"
-        stop = Stopped("export", "BadDynamicShapes", text, "harness")
-        stop.details = {"hints": ["report"]}
-        raise stop from error
+        raise Stopped("export", "BadDynamicShapes", text, "harness", {"hints": ["report"]}) from error
 
 
 def _operator(name: str) -> Any:

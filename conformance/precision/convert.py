@@ -19,7 +19,7 @@ from conformance.arrays import Array
 from conformance.case.precision import PrecisionSettings
 from conformance.case.python import describe
 from conformance.case.words import base_of
-from conformance.errors import Stopped, did_you_mean, noting, stopping
+from conformance.errors import Details, Stopped, did_you_mean, noting, stopping
 from conformance.export.graph import Facts
 from conformance.onnxgraph.reads import graphs, held, nodes
 from conformance.precision import fp16, int8, int8_rules
@@ -171,17 +171,15 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
     By what ``convert`` told of it and what is in the two models.
     """
 
-    def stop(error: str, text: str) -> Stopped:
-        return Stopped("convert", error, text, "precision")
+    def stop(error: str, text: str, details: Details | None = None) -> Stopped:
+        return Stopped("convert", error, text, "precision", details)
 
     if told.get("broken"):
         rule = "the rules for explicit quantization" if "quantized" in told else "a rule"
         return stop("BrokenRule", f"the converted model breaks {rule}: {_few(told['broken'])}")
     if told.get("overflow"):
         where = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data"
-        overflow = stop("Overflow", f"{where}: {_few(told['overflow'])}")
-        overflow.details = {"hints": ["exclude"]}
-        return overflow
+        return stop("Overflow", f"{where}: {_few(told['overflow'])}", {"hints": ["exclude"]})
     refused = converted.invalid or (None if exported.doubted else converted.doubted)
     if refused:
         error, text = refused

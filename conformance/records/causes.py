@@ -7,7 +7,6 @@ cell of a cause is explained for all.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from collections.abc import Iterable
@@ -19,13 +18,6 @@ from conformance.records.record import Host, Identity, Record
 CLOSE = 0.1
 """Two wrong values are one error where they differ by less than this part of it: an error of the model gives all
 runtimes the same wrong values, but for rounding."""
-
-SHARED = (
-    "fault", "conclusion", "parts_at", "optimizer", "operator", "own_code", "explained", "cause", "hints", "remedy",
-    "place",
-)  # fmt: skip
-"""The fields of an explanation that hold for every cell of its cause. The answers of the witnesses do not: they were
-asked about one cell."""
 
 _COUNTED = (
     "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "rows", "histogram", "after",
@@ -78,16 +70,6 @@ def _number(value: Any) -> float:
         return abs(value) if isinstance(value, complex) else float(value)
     except (TypeError, ValueError):
         return math.nan
-
-
-def share(explained: Record, others: Iterable[Record]) -> None:
-    """Write the explanation of one cell into the records of others of its cause."""
-    for record in others:
-        record.unexplained, record.explained_with, record.after = explained.unexplained, explained.id, None
-        for name in SHARED:
-            setattr(record, name, copy.deepcopy(getattr(explained, name)))
-        if explained.smallest is not None:
-            record.smallest = {"as": explained.id}
 
 
 def fails_alike(record: Record, again: Record) -> bool:

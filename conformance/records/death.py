@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.errors import Stopped, display_path
-from conformance.records.explanation import Shows, fail, note
+from conformance.records.explanation import Shows, fail, note, note_details
 from conformance.records.record import Record
 from conformance.records.record_types import Place
 from conformance.worker.isolation import Death
@@ -48,14 +48,14 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     record.output = [*said[-4:], *(own or stack)[:4]]
     if death.error not in (*_NO_CRASH, *_SENT) and _in_the_harness(lines):
         note(record, Shows("harness"))
-        record.hints = ["report"]
+        note_details(record, {"hints": ["report"]})
     elif own:
         record.place = _place(own[0])
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
         crashed = death.error not in _NO_CRASH
         note(record, Shows("PyTorch" if record.draw is not None and crashed else "case"))
     if death.error == "Timeout" and stage == "run" and case is not None:
-        record.hints = ["slow"]
+        note_details(record, {"hints": ["slow"]})
 
 
 def crashed(record: Record) -> bool:

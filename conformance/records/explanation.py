@@ -6,9 +6,10 @@ them together, and no other module says who is at fault.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -249,8 +250,15 @@ def bears_out(loss: Mapping[str, float | str], fault: str | None) -> bool:
 # ---- what a record says of it --------------------------------------------------------------------------------
 
 
-def blame(stop: Stopped, found: Explanation) -> None:
-    """Write an explanation into a failure."""
+def add(stop: Stopped, *more: Details) -> Stopped:
+    """Add what was found out about a failure since it was raised, and return it. No other module writes into one."""
+    for details in more:
+        stop.details |= details
+    return stop
+
+
+def blame(stop: Stopped, found: Explanation, *more: Details) -> Stopped:
+    """Write an explanation into a failure, and what else is known of it, and return it."""
     stop.fault = found.fault
     stop.details |= found.details
     stop.details |= {
@@ -259,6 +267,7 @@ def blame(stop: Stopped, found: Explanation) -> None:
     }
     if not bears_out(found.details.get("loss") or {}, found.fault):
         stop.details["loss"] = None
+    return add(stop, *more)
 
 
 def unexplained(stop: Stopped, *, known: str | None = None) -> Stopped:
@@ -273,6 +282,12 @@ def note(record: Record, finding: Shows) -> None:
     record.fault = explain(Failure(record.stage, record.fault), [finding]).fault
 
 
+def note_details(record: Record, details: Details) -> None:
+    """Write into a record what was found out about it."""
+    for name, value in details.items():
+        setattr(record, name, value)
+
+
 def fail(record: Record, stop: Stopped) -> None:
     """Write into a record where and why its cell stopped. What stopped for want of a disk is the host's fault, which
     ``harness`` stands for, whoever wanted to write."""
@@ -283,8 +298,7 @@ def fail(record: Record, stop: Stopped) -> None:
         record.error, record.reason = "CannotWrite", f"{trouble}: {stop.reason}"
         note(record, Shows("no disk"))
         return
-    for name, value in stop.details.items():
-        setattr(record, name, value)
+    note_details(record, stop.details)
     if lacks_memory(stop):  # who took the rest of it is not known
         record.error = "OutOfMemory"
         note(record, Shows("no memory"))
@@ -297,3 +311,21 @@ def take_back(record: Record) -> None:
     for item in dataclasses.fields(Explained):
         if item.name not in ("fault", "place"):
             setattr(record, item.name, item.default_factory() if callable(item.default_factory) else item.default)
+
+
+SHARED = (
+    "fault", "conclusion", "parts_at", "optimizer", "operator", "own_code", "explained", "cause", "hints", "remedy",
+    "place",
+)  # fmt: skip
+"""The fields of an explanation that hold for every cell of its cause. The answers of the witnesses do not: they were
+asked about one cell."""
+
+
+def share(explained: Record, others: Iterable[Record]) -> None:
+    """Write the explanation of one cell into the records of others of its cause."""
+    for record in others:
+        record.unexplained, record.explained_with, record.after = explained.unexplained, explained.id, None
+        for name in SHARED:
+            setattr(record, name, copy.deepcopy(getattr(explained, name)))
+        if explained.smallest is not None:
+            record.smallest = {"as": explained.id}

@@ -52,13 +52,17 @@ class Suspect:
     """Whether PyTorch computes these values on its way through an example."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Inquiry:
     """The findings about a failure so far."""
 
     failure: Failure
-    findings: list[Finding] = field(default_factory=list)
+    findings: tuple[Finding, ...] = ()
     details: Details = field(default_factory=Details)
+
+    def plus(self, *findings: Finding, details: Details | None = None) -> Inquiry:
+        """Return the inquiry with what else was found."""
+        return Inquiry(self.failure, (*self.findings, *findings), {**self.details, **(details or {})})
 
     def explained(self) -> Explanation:
         """Say what follows from it."""
@@ -68,23 +72,20 @@ class Inquiry:
 def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
     """Run a failing example of an exported model elsewhere, as far as that shows who is at fault."""
     failure = Failure(stop.stage, None, suspect.runtime, special=is_special(example, stop))
-    inquiry = Inquiry(failure, [*collect(suspect, example, stop)])
+    inquiry = Inquiry(failure, (*collect(suspect, example, stop),))
     if inquiry.explained().conclusion in ("differ", "nobody") and suspect.own_code():
-        inquiry.failure = dataclasses.replace(failure, own_code=True)
+        inquiry = dataclasses.replace(inquiry, failure=dataclasses.replace(failure, own_code=True))
     found = inquiry.explained()
     broken = Broken(
         suspect.model, suspect.libraries, example.inputs, suspect.config, outcome_of(stop, example, suspect.judged)
     )
     asked_of = suspect.runtime == "onnxruntime" and stop.stage == "compare" and found.fault != "reference"
     if asked_of and right_without_reuse(broken):
-        inquiry.findings.append(Shows("memory"))
-        return inquiry
+        return inquiry.plus(Shows("memory"))
     if found.conclusion == "optimizer":
-        inquiry.details["optimizer"] = guilty(broken)
+        inquiry = inquiry.plus(details={"optimizer": guilty(broken)})
     shown = _look_at_nodes(found, suspect, example, stop)
-    if shown is not None:
-        inquiry.findings.append(shown)
-    return inquiry
+    return inquiry if shown is None else inquiry.plus(shown)
 
 
 def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop: Stopped) -> NodeByNode | None:

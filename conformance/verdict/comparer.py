@@ -8,7 +8,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from conformance.arrays import Array
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
-from conformance.errors import Stopped, attempt
+from conformance.errors import Details, Stopped, attempt
 from conformance.records.explanation import Explanation, blame, unexplained
 from conformance.records.record import FLOAT64, Record
 from conformance.records.spent import spending
@@ -306,9 +306,12 @@ class Explainer:
         self.example = example
         if self.is_put_off(stop):
             return unexplained(stop)
-        blame(stop, self.ask(stop, example))
-        stop.details["inputs"] = shown(example.inputs)
-        return stop
+        found = self.ask(stop, example)
+        return blame(stop, found, {"inputs": shown(example.inputs)}, self.known_of(found))
+
+    def known_of(self, found: Explanation) -> Details:
+        """Return what else is known of a failure that is explained so."""
+        return {}
 
 
 # ---- counting ------------------------------------------------------------------------------------------------
@@ -351,12 +354,15 @@ def counted(histogram: dict[str, list[float]] | None, ratio: float) -> dict[str,
     return histogram
 
 
-def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int], hints: Sequence[str] = ()) -> None:
-    """Stopped where wrong outputs would have passed all examples; outputs in ``excused`` may be so."""
-    called = subjects(len(vacuity), tuple(record.outputs))
-    for output, wrong in vacuity.findings().items():
-        if output not in excused:
-            passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
-            stop = Stopped("compare", "Vacuous", f"{called[output]}: {passes}", "case")
-            stop.details = {"hints": list(hints), "vacuous": {"output": output, "passes": wrong}}
-            raise stop
+def find_vacuous(vacuity: Vacuity, excused: Collection[int]) -> int | None:
+    """Return the first output for which wrong outputs would have passed all examples, unless it is ``excused``."""
+    return next((output for output in vacuity.findings() if output not in excused), None)
+
+
+def vacuous_failure(record: Record, vacuity: Vacuity, output: int, details: Details | None = None) -> Stopped:
+    """Return the failure of an output for which wrong outputs would have passed all examples."""
+    wrong = vacuity.findings()[output]
+    passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
+    text = f"{subjects(len(vacuity), tuple(record.outputs))[output]}: {passes}"
+    told: Details = {"hints": [], "vacuous": {"output": output, "passes": wrong}}
+    return Stopped("compare", "Vacuous", text, "case", told | (details or {}))

@@ -140,20 +140,19 @@ def ask_about(
     model: Path,
     libraries: Sequence[str],
     config: Mapping[str, str],
-) -> None:
-    """Find out what ONNX Runtime, whose answer is wrong, answers with kernels that cannot saturate."""
+) -> Inquiry:
+    """Ask what ONNX Runtime, whose answer is wrong, answers with kernels that cannot saturate."""
     session = comparer.session
     assert session is not None
     got = or_else(None, lambda: session.run(example.inputs))
     if got is None:  # only a wrong answer is explained here
-        return
+        return inquiry
 
     def agrees(outputs: list[Array]) -> bool:
         return comparer.compare(outputs, example.right("all")).verdict != "failed"
 
     witness = ask(model, libraries, config, example.inputs, got, agrees)
-    inquiry.findings.append(witness)
-    inquiry.details["cause"] = cause_shown_by(witness)
+    return inquiry.plus(witness, details={"cause": cause_shown_by(witness)})
 
 
 def cause_shown_by(witness: Witness) -> Cause | None:
