@@ -67,6 +67,11 @@ def test_no_two_modules_have_one_name():
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_no_module_is_longer_than_a_person_reads_at_once():
+    lines = {str(file.relative_to(HOME)): len(file.read_text(encoding="utf-8").splitlines()) for file in FILES}
+    assert {name: count for name, count in lines.items() if count > 400} == {}
+
+
 def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 

@@ -12,9 +12,10 @@ from conformance.checks import coverage as asked
 from conformance.checks import hidden
 from conformance.checks.prepared import _kept
 from conformance.coverage import operator_calls
+from conformance.coverage.composite_calls import parts_of_composites
 from conformance.coverage.disturb import disturb, disturbed
 from conformance.coverage.measure_coverage import Covered, Trial, Zeroed, measure
-from conformance.coverage.operator_calls import parts_of_composites, recording
+from conformance.coverage.operator_calls import recording
 from conformance.coverage.resumed_run import OffTape, taped
 from conformance.depends.dependency_files import files
 from conformance.records import text

@@ -9,10 +9,11 @@ import torch
 
 from conformance.case.case_file import load
 from conformance.draft.case_text import as_text
-from conformance.draft.drafting import Draft, Part, Request, configuration, draft_module, parts
+from conformance.draft.drafting import Draft, Request, configuration, draft_module
 from conformance.draft.guessed_inputs import guesses_in
 from conformance.draft.observed_modules import Script, observe
 from conformance.draft.recorded_inputs import call_of, types_of
+from conformance.draft.submodules import Part, parts
 from conformance.draft.whole_numbers import range_of
 from conformance.draw.value_regimes import make
 from conformance.errors import Stopped, UserError

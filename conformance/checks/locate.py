@@ -29,7 +29,7 @@ from conformance.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.export.dispatch import operator_mode
 from conformance.export.model_store import Stored
 from conformance.export.reference import Reference
-from conformance.records.record import cause_of_smallest
+from conformance.records.causes import cause_of_smallest
 from conformance.verdict.example import Example
 from conformance.verdict.loss import LITERAL
 from conformance.worker import aside

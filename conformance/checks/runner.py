@@ -19,10 +19,10 @@ from conformance.errors import Details, Stopped, attempt, or_else
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
-from conformance.records.causes import explained, fails_alike, is_same_error
+from conformance.records.causes import cause_of_export, cause_of_smallest, explained, fails_alike, is_same_error
 from conformance.records.death import crashed, note_death
 from conformance.records.explanation import fail, note_details, share
-from conformance.records.record import Record, cause_of_export, cause_of_smallest
+from conformance.records.record import Record
 from conformance.records.settle import fail_as_declared, settle
 from conformance.records.spent import START
 from conformance.runtimes import registry

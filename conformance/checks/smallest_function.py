@@ -36,7 +36,7 @@ from conformance.compare.tolerance import Tolerance
 from conformance.depends.dependency_files import imported
 from conformance.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.explain.search import OutOfTime
-from conformance.records.record import cause_of_export
+from conformance.records.causes import cause_of_export
 from conformance.runtimes import opener
 from conformance.worker import aside
 

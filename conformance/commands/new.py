@@ -15,7 +15,8 @@ from conformance.errors import UserError, display_path, require_torch
 from conformance.records.sanitize import command_line, one_line, tell
 
 if TYPE_CHECKING:
-    from conformance.draft.drafting import Draft, Part, Request
+    from conformance.draft.drafting import Draft, Request
+    from conformance.draft.submodules import Part
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
@@ -147,7 +148,8 @@ def _plain(name: str, text: str) -> Any:
 
 
 def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
-    from conformance.draft.drafting import draft_module, parts
+    from conformance.draft.drafting import draft_module
+    from conformance.draft.submodules import parts
     from conformance.draft.tiny import draft_tiny
     from conformance.worker.warm import new_worker
 

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from conformance.arrays import Array, same
+from conformance.coverage.composite_calls import parts_of_composites
 from conformance.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
-from conformance.coverage.operator_calls import Run, Site, parts_of_composites, recording
+from conformance.coverage.operator_calls import Run, Site, recording
 from conformance.coverage.resumed_run import OffTape, Tape, taped
 from conformance.errors import or_else
 

@@ -14,8 +14,9 @@ from typing import Any
 from unittest import mock
 
 from conformance.case.python import Folder, describe
-from conformance.draft.drafting import Draft, Request, building, from_calls
+from conformance.draft.drafting import Draft, Request, building
 from conformance.draft.recorded_inputs import KEPT, Call, call_of, is_plain
+from conformance.draft.submodules import from_calls
 from conformance.errors import Stopped, UserError, attempt
 from conformance.export.state import shapes
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conformance.records.findings import VALUES, said, shows_less
@@ -25,6 +26,17 @@ _COUNTED = (
 )  # fmt: skip
 _KEPT = (*_COUNTED, *(item.name for group in (Identity, Host) for item in dataclasses.fields(group)))
 """The fields that the run of all examples filled, and that of one example would not."""
+
+
+def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> str:
+    """Return what cells of which one shows the smallest function have in common: the case, the exporter, and where
+    and how the operator parts, as the record's ``operator`` has it."""
+    return " ".join(str(part) for part in (case, exporter, *map(operator.get, ("operator", "line", "module", "how"))))
+
+
+def cause_of_export(case: str, exporter: str, error: str | None, reason: str | None) -> str:
+    """Return what cells with an export that fails alike have in common: all of it but the numbers, such as opsets."""
+    return " ".join((case, exporter, f"{error}", re.sub(r"[0-9]+", "", f"{reason}")))
 
 
 def by_likeness(records: Iterable[Record]) -> list[list[Record]]:

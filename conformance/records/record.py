@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from conformance.errors import UserError
 from conformance.records import record_types
-from conformance.records.validation import Check, Misfit, Scalar, check_of, checks_of, object_of, plain, wrong
+from conformance.records.validation import Scalar, check_of
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -64,17 +60,6 @@ class Witness:
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-
-
-def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> str:
-    """Return what cells of which one shows the smallest function have in common: the case, the exporter, and where
-    and how the operator parts, as the record's ``operator`` has it."""
-    return " ".join(str(part) for part in (case, exporter, *map(operator.get, ("operator", "line", "module", "how"))))
-
-
-def cause_of_export(case: str, exporter: str, error: str | None, reason: str | None) -> str:
-    """Return what cells with an export that fails alike have in common: all of it but the numbers, such as opsets."""
-    return " ".join((case, exporter, f"{error}", re.sub(r"[0-9]+", "", f"{reason}")))
 
 
 @dataclass
@@ -387,55 +372,3 @@ def _jsonable(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _jsonable(dataclasses.asdict(value))
     return str(value)
-
-
-# ---- records of run files ------------------------------------------------------------------------------------
-
-_NEEDED = ("id", "case", "exporter", "opset", "check", "status")
-"""What the records of every version have."""
-
-
-def _no_baseline(value: Any) -> None:
-    if value:
-        raise Misfit("is a field of baselines, which no run has")
-
-
-@functools.cache
-def _check() -> Check:
-    checks = {**checks_of(Record), "details": check_of(list[str]), "accepted": _no_baseline}
-    return object_of(lambda name: checks.get(name, plain))
-
-
-@functools.cache
-def _defaults() -> Mapping[str, Callable[[], Any]]:
-    """Return what makes the value of each field that a record of an earlier version may lack."""
-    made: dict[str, Callable[[], Any]] = {"runtime": lambda: None, "precision": lambda: "fp32", "source": dict}
-    for item in dataclasses.fields(Record):
-        if item.default_factory is not dataclasses.MISSING:
-            made[item.name] = item.default_factory
-        elif item.default is not dataclasses.MISSING:
-            made[item.name] = functools.partial(getattr, item, "default")
-    return made
-
-
-def with_defaults(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with all fields: one that it lacks, or in which it has null, has its default.
-
-    Raises UserError with what it lacks that every record has.
-    """
-    lacking = [name for name in _NEEDED if value.get(name) is None]
-    if lacking:
-        raise UserError(f"lacks {', '.join(lacking)}")
-    # The names are the same texts in all records: each line of a file brings texts of its own.
-    record = {sys.intern(name): item for name, item in value.items()}
-    record |= {name: default() for name, default in _defaults().items() if value.get(name) is None}
-    record["source"] = {"file": None, "line": None, **record["source"]}
-    return record
-
-
-def validated(value: Any) -> dict[str, Any]:
-    """A record of a run file, with all fields. Raises UserError with what is wrong where it is none."""
-    if type(value) is not dict:
-        raise wrong(value, "a record")
-    _check()({name: item for name, item in value.items() if item is not None})
-    return with_defaults(value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import io
 import json
 import os
@@ -10,16 +12,16 @@ import shlex
 import socket
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.disk.foreign_files import parse_json, read_text, uncollected
 from conformance.disk.locks import lock
 from conformance.errors import UserError, display_path, why
-from conformance.records.record import validated
+from conformance.records.record import Record
 from conformance.records.record_types import Change, Header
-from conformance.records.validation import check_of
+from conformance.records.validation import Check, Misfit, check_of, checks_of, object_of, plain, wrong
 
 SCHEMA = 1
 
@@ -307,3 +309,55 @@ def _record(value: Any, where: str) -> dict[str, Any]:
         return validated(value)
     except UserError as error:
         raise UserError(f"{where} {error}; make the run again") from None
+
+
+# ---- one record of a run file ---------------------------------------------------------------------------------
+
+_NEEDED = ("id", "case", "exporter", "opset", "check", "status")
+"""What the records of every version have."""
+
+
+def _no_baseline(value: Any) -> None:
+    if value:
+        raise Misfit("is a field of baselines, which no run has")
+
+
+@functools.cache
+def _check() -> Check:
+    checks = {**checks_of(Record), "details": check_of(list[str]), "accepted": _no_baseline}
+    return object_of(lambda name: checks.get(name, plain))
+
+
+@functools.cache
+def _defaults() -> Mapping[str, Callable[[], Any]]:
+    """Return what makes the value of each field that a record of an earlier version may lack."""
+    made: dict[str, Callable[[], Any]] = {"runtime": lambda: None, "precision": lambda: "fp32", "source": dict}
+    for item in dataclasses.fields(Record):
+        if item.default_factory is not dataclasses.MISSING:
+            made[item.name] = item.default_factory
+        elif item.default is not dataclasses.MISSING:
+            made[item.name] = functools.partial(getattr, item, "default")
+    return made
+
+
+def with_defaults(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with all fields: one that it lacks, or in which it has null, has its default.
+
+    Raises UserError with what it lacks that every record has.
+    """
+    lacking = [name for name in _NEEDED if value.get(name) is None]
+    if lacking:
+        raise UserError(f"lacks {', '.join(lacking)}")
+    # The names are the same texts in all records: each line of a file brings texts of its own.
+    record = {sys.intern(name): item for name, item in value.items()}
+    record |= {name: default() for name, default in _defaults().items() if value.get(name) is None}
+    record["source"] = {"file": None, "line": None, **record["source"]}
+    return record
+
+
+def validated(value: Any) -> dict[str, Any]:
+    """A record of a run file, with all fields. Raises UserError with what is wrong where it is none."""
+    if type(value) is not dict:
+        raise wrong(value, "a record")
+    _check()({name: item for name, item in value.items() if item is not None})
+    return with_defaults(value)

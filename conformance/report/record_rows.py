@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from conformance.errors import UserError
-from conformance.records.record import Status, with_defaults
+from conformance.records.record import Status
+from conformance.records.run_file import with_defaults
 
 Row = dict[str, Any]
 """A record as plain data, with every field of a record; one that the run file lacks is None, 0 or empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import or_else
+from conformance.onnxgraph.reads import Graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -259,3 +261,28 @@ def _elements(left: Any, right: Any) -> dict[str, Any]:
         return {"got": list(left.shape), "wanted": list(right.shape)}
     at = tuple(int(axis[0]) for axis in (left != right).nonzero()) if left.ndim else ()
     return {"got": left[at].item(), "wanted": right[at].item(), "index": list(at)}
+
+
+def with_outputs(program: Program, model: ModelProto) -> Program:
+    """The program with its outputs tied to those of a graph by their place, where they are tied to nothing in it: the
+    exporter's own passes give the outputs other names."""
+    outputs = [value.name for value in model.graph.output]
+    if len(outputs) != len(program.outputs):
+        return program
+    ties, made = dict(program.ties), Graph(model).makers
+    for name, tensor in zip(program.outputs, outputs, strict=True):
+        if name is not None and not any(tied in made for tied in ties.get(name, ())):
+            ties[name] = [tensor]
+    return dataclasses.replace(program, ties=ties)
+
+
+def completed(raw: ModelProto, final: ModelProto) -> ModelProto:
+    """A graph as it was translated, with the opset that its operators are of, and the case's own functions."""
+    known = {(function.domain, function.name) for function in raw.functions}
+    raw.functions.extend(one for one in final.functions if (one.domain, one.name) not in known)
+    versions = {entry.domain: entry.version for entry in final.opset_import}
+    for entry in raw.opset_import:
+        entry.version = max(entry.version, versions.pop(entry.domain, 0))
+    for domain, version in versions.items():
+        raw.opset_import.add(domain=domain, version=version)
+    return raw

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.align.operators import dynamo, torchscript
-from conformance.align.operators.captured_program import Exhibit, Operator, Program, Unable, array, frozen, leaves
+from conformance.align.operators.captured_program import (
+    Exhibit,
+    Operator,
+    Program,
+    Unable,
+    array,
+    completed,
+    frozen,
+    leaves,
+    with_outputs,
+)
 from conformance.align.operators.forced import Parting, Step, explains, limit_of, steps
 from conformance.align.operators.inside import opened
 from conformance.align.operators.instruments import in_a_file_of_users
@@ -343,31 +352,6 @@ class Search:
     def _computes(self, program: Program) -> bool:
         """Return whether a program gives what is wanted."""
         return or_else(False, lambda: not self._failing.fails(_arrays(program.run(self.inputs))))
-
-
-def with_outputs(program: Program, model: ModelProto) -> Program:
-    """The program with its outputs tied to those of a graph by their place, where they are tied to nothing in it: the
-    exporter's own passes give the outputs other names."""
-    outputs = [value.name for value in model.graph.output]
-    if len(outputs) != len(program.outputs):
-        return program
-    ties, made = dict(program.ties), Graph(model).makers
-    for name, tensor in zip(program.outputs, outputs, strict=True):
-        if name is not None and not any(tied in made for tied in ties.get(name, ())):
-            ties[name] = [tensor]
-    return dataclasses.replace(program, ties=ties)
-
-
-def completed(raw: ModelProto, final: ModelProto) -> ModelProto:
-    """A graph as it was translated, with the opset that its operators are of, and the case's own functions."""
-    known = {(function.domain, function.name) for function in raw.functions}
-    raw.functions.extend(one for one in final.functions if (one.domain, one.name) not in known)
-    versions = {entry.domain: entry.version for entry in final.opset_import}
-    for entry in raw.opset_import:
-        entry.version = max(entry.version, versions.pop(entry.domain, 0))
-    for domain, version in versions.items():
-        raw.opset_import.add(domain=domain, version=version)
-    return raw
 
 
 def exhibited(exporter: str, export: Callable[[], ModelProto]) -> Exhibit:

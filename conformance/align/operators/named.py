@@ -22,7 +22,8 @@ import numpy as np
 from conformance.align.operators.captured_program import Program
 from conformance.align.operators.changes import changes
 from conformance.align.operators.forced import Parting
-from conformance.align.operators.piece import Piece, Probe, Trial
+from conformance.align.operators.piece import Piece, Trial
+from conformance.align.operators.probes import Probe
 from conformance.align.operators.scene import Change
 from conformance.arrays import Array, Inputs
 from conformance.errors import or_else

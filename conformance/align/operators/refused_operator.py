@@ -12,8 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators import dynamo
-from conformance.align.operators.captured_program import Begun, Exhibit, Operator, Program, Unable, array, leaves
-from conformance.align.operators.first_operator import completed, exhibited, of_operator, watcher_of, with_outputs
+from conformance.align.operators.captured_program import (
+    Begun,
+    Exhibit,
+    Operator,
+    Program,
+    Unable,
+    array,
+    completed,
+    leaves,
+    with_outputs,
+)
+from conformance.align.operators.first_operator import exhibited, of_operator, watcher_of
 from conformance.align.operators.forced import Parting, steps
 from conformance.align.operators.instruments import below_forward, frames_of, told
 from conformance.align.operators.operator_walk import At, Walk

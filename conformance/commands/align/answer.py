@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.align.operators.captured_program import Operator, Unable
-from conformance.align.operators.first_operator import Search, with_outputs
+from conformance.align.operators.captured_program import Operator, Unable, with_outputs
+from conformance.align.operators.first_operator import Search
 from conformance.align.operators.forced import Parting, Step
 from conformance.align.operators.losses import Loss, largest, losses
 from conformance.align.operators.operator_walk import names_of
