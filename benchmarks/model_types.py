@@ -1,6 +1,7 @@
 """Make small cases of kinds of networks by their names alone, and count what the suite says of each.
 
-The types are chosen by rule: evenly from the base models that transformers lists.
+The types are chosen by rule: evenly from the base models that transformers lists, and the first network of families
+that are chosen evenly from the registry of timm.
 Each is made small with random weights (``conformance new NAME --from MODULE --tiny``), exported by dynamo at one
 opset, and run by ONNX Runtime in fp32. Results are kept at once, so that the next call goes on where this one ended.
 """
@@ -8,6 +9,7 @@ opset, and run by ONNX Runtime in fp32. Results are kept at once, so that the ne
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import tempfile
 from collections import Counter
@@ -32,8 +34,9 @@ from conformance.worker.warm import new_worker
 
 PAGE = ROOT / "docs" / "evidence" / "model-types.md"
 RESULTS = ROOT / ".conformance" / "model-types.jsonl"
-EVERY = 15
-"""One of so many types is tried."""
+EVERY = {"transformers": 15, "timm": 8}
+"""One of so many types, or families, is tried, by library."""
+MOST = {"transformers": 150, "timm": 12}
 TARGET = 0.85
 CELL = 180.0
 """Seconds for a cell."""
@@ -61,35 +64,48 @@ class Result:
         )
 
 
-def modules(quick: bool = False) -> list[str]:
-    """Return the names of the types, as ``--from`` takes them."""
+def modules(library: str, quick: bool = False) -> list[str]:
+    """Return the names of the types of a library, as ``--from`` takes them."""
+    known = _of_transformers() if library == "transformers" else _of_timm()
+    chosen = known[:: EVERY[library]][: MOST[library]]
+    return chosen[::20] if quick else chosen
+
+
+def _of_transformers() -> list[str]:
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
     listed = sorted(
         {name for one in MODEL_MAPPING_NAMES.values() for name in ([one] if isinstance(one, str) else one)}
     )
-    known = [f"transformers.{name}" for name in listed if hasattr(transformers, name)][::EVERY]
-    return known[::20] if quick else known
+    return [f"transformers.{name}" for name in listed if hasattr(transformers, name)]
 
 
-def versions() -> str:
+def _of_timm() -> list[str]:
+    """Return the first network of each family, which is a module of Python."""
+    import timm
+
+    firsts = (timm.list_models(module=family)[:1] for family in sorted(timm.list_modules()))
+    return [f"timm.models.{name}" for first in firsts for name in first]
+
+
+def versions(library: str) -> str:
+    """Return the releases that a result holds for."""
     import torch
-    import transformers
 
-    return f"torch {torch.__version__}, transformers {transformers.__version__}"
+    return f"torch {torch.__version__}, {library} {importlib.import_module(library).__version__}"
 
 
 NOT_BUILT = "not built by its library"
 """Of a class that needs another package, or arguments that it has no default for: it is counted apart."""
 
 
-def study(quick: bool) -> list[Result]:
-    """Return the result of each type; those that are kept of these versions are not tried again."""
-    now, kept = versions(), _kept()
+def study(library: str, quick: bool) -> list[Result]:
+    """Return the result of each type of a library; those that are kept of these versions are not tried again."""
+    now, kept = versions(library), _kept()
     found: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="conformance-types-") as name, new_worker(dynamo=True) as worker:
-        for number, module in enumerate(modules(quick)):
+        for number, module in enumerate(modules(library, quick)):
             if (module, now) not in kept:
                 result = _tried(worker, module, Path(name) / str(number), now)
                 worker.replace()
@@ -146,11 +162,16 @@ def _records(worker: Worker, request: Request, draft: Draft, folder: Path, *, aw
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    found = study(quick)
+    for library in EVERY:
+        yield from rows_of(library, study(library, quick))
+
+
+def rows_of(library: str, found: Sequence[Result]) -> Iterator[Row]:
+    """Yield how the types of a library ended."""
     built = [one for one in found if one.outcome != NOT_BUILT]
     count = sum(one.counts for one in built)
     yield Row(
-        "types that are green, or red by the fault of another than the case and the harness",
+        f"types of {library} that are green, or red by the fault of another than the case and the harness",
         f"{count / len(built):.1%}", f"{count} of {len(built)} that their library builds",
         target=f"at least {TARGET:.0%}", met=count / len(built) >= TARGET, repeats=len(found),
     )  # fmt: skip
@@ -162,33 +183,33 @@ TEXT = """# Networks by their name
 
 Made by `tox run -e dev -- python -m benchmarks model_types`.
 
-{targets}
-
-One of {every} base models that transformers lists, by alphabet: {count}. Each is made small as
-`conformance new NAME --from MODULE --tiny` does it, with random weights and without a network, exported by dynamo at
-one opset, and run by ONNX Runtime in fp32. Types that their library does not build of what it
+Each is made small as `conformance new NAME --from MODULE --tiny` does it, with random weights and without a network,
+exported by dynamo at one opset, and run by ONNX Runtime in fp32. Types that their library does not build of what it
 takes by default, since they need another package or have no such default, are counted apart.
 
-## Those that are not green
-
-| module | outcome | why |
-|---|---|---|
-{others}
+{sections}
 
 {where}
 """
+CHOSEN = {
+    "transformers": "One of {every} base models that transformers lists, by alphabet: {count}.",
+    "timm": "The first network, by alphabet, of one of {every} families of timm's registry, up to {count}.",
+}
 
 
 def write(where: str) -> None:
     """Writes ``docs/evidence/model-types.md``; ``where`` says on what host and with which versions."""
-    found = study(False)
-    PAGE.write_text(
-        TEXT.format(
-            targets="\n".join([HEAD, *(row.line() for row in rows(False))]),
-            every=EVERY, count=len(found), others="\n".join(_lines(found)), where=where,
-        ),
-        encoding="utf-8",
-    )  # fmt: skip
+    sections = "\n\n".join(section(library, study(library, False)) for library in EVERY)
+    PAGE.write_text(TEXT.format(sections=sections, where=where), encoding="utf-8")
+
+
+def section(library: str, found: Sequence[Result]) -> str:
+    """Return the part of the page about a library."""
+    return "\n".join([
+        f"## {library}", "", CHOSEN[library].format(every=EVERY[library], count=len(found)), "", HEAD,
+        *(row.line() for row in rows_of(library, found)), "", "| not green | outcome | why |", "|---|---|---|",
+        *_lines(found),
+    ])  # fmt: skip
 
 
 def _lines(found: Sequence[Result]) -> Iterator[str]:

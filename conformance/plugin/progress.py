@@ -30,23 +30,31 @@ class Remaining:
         self._left = dict(expected)
         self.cells, self.all_seconds = len(expected), sum(expected.values())
         self._done = 0.0
+        self._started: tuple[float, float] | None = None
+        """When each worker may have ended a cell, and the expected seconds of these: starting a worker is no part of
+        the pace of what follows."""
         self.workers, self._measured = min(workers, max(len(expected), 1)), measured
 
-    def end(self, cell: str) -> None:
-        """A cell has ended; what is not known, or has ended before, counts for nothing."""
+    def end(self, cell: str, elapsed: float) -> None:
+        """Count a cell that has ended ``elapsed`` seconds after the first began; what is not known, or has ended
+        before, counts for nothing."""
         self._done += self._left.pop(cell, 0.0)
+        if self._started is None and self.cells - len(self._left) >= self.workers:
+            self._started = elapsed, self._done
 
     def seconds(self, elapsed: float) -> float | None:
-        """About how long the rest takes, None while that cannot be told. ``elapsed`` is the time since the first cell
-        began.
+        """Estimate how long the rest takes; None while that cannot be told. ``elapsed`` is the time since the first
+        cell began.
 
         The expected seconds of what is left, divided by the workers, times how much longer than expected the cells
-        so far took.
+        took that ended after the first of each worker.
         """
-        left, done = (max(self.all_seconds - self._done, 0.0) / self.workers, self._done / self.workers)
+        left = max(self.all_seconds - self._done, 0.0) / self.workers
+        began, before = self._started or (elapsed, self._done)
+        spent, done = elapsed - began, (self._done - before) / self.workers
         if self._measured:
-            return left * (elapsed + _SURE) / (done + _SURE)
-        return left * elapsed / done if self._done >= _TELLING * self.all_seconds and done > 0 else None
+            return left * (spent + _SURE) / (done + _SURE)
+        return left * spent / done if self._done >= _TELLING * self.all_seconds and done > 0 else None
 
     def line(self, elapsed: float) -> str:
         """``1,234 of 5,210 cells, 17 a second, 3 to 6 min left``"""
@@ -181,7 +189,7 @@ class Progress:
         if report.when == "teardown" or report.when not in ("setup", "call"):  # of a process that ended, at last
             id = id_of(report.nodeid)
             if id is not None and self._remaining is not None:
-                self._remaining.end(id)
+                self._remaining.end(id, time.monotonic() - self._start)
 
     @pytest.hookimpl(trylast=True)  # behind what pytest shows of the test
     def pytest_runtest_logfinish(self) -> None:

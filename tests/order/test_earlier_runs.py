@@ -66,8 +66,8 @@ def test_what_is_no_run_says_nothing(tmp_path):
 def test_as_the_earlier_run_says():
     remaining = Remaining(dict.fromkeys("abcdefgh", 60.0), workers=2, measured=True)
     assert remaining.line(0.0) == "0 of 8 cells, 2 to 6 min left"
-    for cell in "abcd":
-        remaining.end(cell)
+    for cell, elapsed in zip("abcd", (60.0, 60.0, 120.0, 120.0), strict=True):
+        remaining.end(cell, elapsed)
     assert remaining.seconds(120.0) == pytest.approx(120)
     assert remaining.line(120.0) == "4 of 8 cells, 0.033 a second, 2 to 3 min left"
 
@@ -75,17 +75,28 @@ def test_as_the_earlier_run_says():
 def test_without_an_earlier_run_the_pace_of_this_one_counts():
     remaining = Remaining({**dict.fromkeys("abcd", 1.0), "long": 4.0}, workers=2, measured=False)
     assert remaining.seconds(5.0) is None and remaining.line(5.0) == "0 of 5 cells"
-    for cell in "abcd":
-        remaining.end(cell)
+    for cell, elapsed in zip("abcd", (40.0, 40.0, 80.0, 80.0), strict=True):
+        remaining.end(cell, elapsed)
     assert remaining.seconds(80.0) == pytest.approx(80)
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_starting_the_workers_takes_is_not_counted_on_what_is_left(measured, workers):
+    cells = [str(number) for number in range(50 * workers)]
+    remaining = Remaining(dict.fromkeys(cells, 1.0), workers=workers, measured=measured)
+    for number in range(25):  # each worker needs ten seconds until it begins
+        for cell in cells[workers * number : workers * (number + 1)]:
+            remaining.end(cell, 11.0 + number)
+    assert remaining.seconds(35.0) == pytest.approx(25)
 
 
 def test_a_cell_counts_once_and_what_is_no_cell_does_not_count():
     remaining = Remaining({"a": 1.0, "b": 1.0}, workers=1, measured=True)
     for cell in ("a", "a", "other"):
-        remaining.end(cell)
+        remaining.end(cell, 1.0)
     assert remaining.line(1.0).startswith("1 of 2 cells, 1 a second")
-    remaining.end("b")
+    remaining.end("b", 2.0)
     assert remaining.line(2.0) == "2 of 2 cells, 1 a second"
 
 
