@@ -40,8 +40,8 @@ def proposed(bench: Bench) -> Proposed:
 
     def lines(record: Record) -> list[str]:
         told = record.as_dict()
-        first, *others = fix(findings([told]), {record.id: told}, bench.store)
-        assert first.endswith(f": {record.id}")
+        heading, first, *others = fix(findings([told]), {record.id: told}, bench.store)
+        assert heading.startswith("Changes with which") and first.endswith(f": {record.id}")
         return [line.removeprefix("  ") for line in others]
 
     return lines
@@ -95,7 +95,7 @@ def test_another_opset_and_the_other_exporter_are_proposed_where_they_are_right(
     code = main(["findings", str(tmp_path / "run"), "--fix", finding.id, "--store", str(bench.store.parent)])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert code == 0
-    assert f"{finding.id}: {record['id']}" in lines
+    assert f"1 of 1, {finding.id}: {record['id']}" in lines
     opset, exporter = (line for line in lines if line.startswith("export with"))
     assert opset.startswith("export with torchscript at opset 18: ") and "examples verified" in opset
     assert lines[lines.index(opset) + 1] == "export: {torchscript: {opsets: [18], ...}}, the rest of it as it is"
@@ -115,7 +115,7 @@ def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench):
     record = bench.run(say(*lines, export), python, opset=17)
     told = record.as_dict()
     with contextlib.closing(fix(findings([told]), {record.id: told}, bench.store)) as proposed:
-        _, what, paste = (line.strip() for line in itertools.islice(proposed, 3))  # what is tried first
+        *_, what, paste = (line.strip() for line in itertools.islice(proposed, 4))  # what is tried first
     assert what.startswith("take out the case's own aten::sub, as torch's is right: ")
     assert paste == "export: {torchscript: {opsets: [16, 17]}}"
     assert bench.run(say(*lines, paste), python, opset=17).status == "passed"

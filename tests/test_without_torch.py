@@ -86,12 +86,25 @@ def test_a_bundle_of_a_file_is_packed_and_replayed(folder):
         ("new net --from torch.nn.Linear", 2),
         ("align sine --cases module.yaml", 2),
         ("mutants module.yaml", 2),
+        ("watch module.yaml", 2),
         ("pack bundle --runtime onnxruntime --cases module.yaml", 2),
     ],
 )
 def test_what_needs_pytorch_says_so_once_with_the_command_to_type(folder, command, code):
     found = run(folder, command)
     assert (found.code, found.text.count(LACKS)) == (code, 1), found.text
+
+
+def test_a_finding_of_a_file_is_fixed_and_one_of_a_module_says_what_is_missing(folder):
+    assert run(folder, "run files.yaml --runtime onnxruntime --explain none --examples 1").code == 1
+    fixed = run(folder, "findings reports/latest --fix all")
+    assert fixed.code == 0 and "Changes with which the first cell of a finding passes" in fixed.text
+    assert "1 of " in fixed.text and LACKS not in fixed.text, fixed.text
+    records = folder / "reports/latest/records.jsonl"
+    records.write_text(records.read_text().replace('"exporter":"onnx"', '"exporter":"dynamo"'), encoding="utf-8")
+    (folder / "reports/latest/run.json").unlink()
+    refused = run(folder, "findings reports/latest --fix all")
+    assert (refused.code, refused.text.count(LACKS)) == (2, 1), refused.text
 
 
 def test_a_pytorch_that_cannot_be_imported_is_said_as_what_it_is(folder):

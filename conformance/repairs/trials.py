@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from conformance.errors import or_else
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
+from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker
 
 TIMEOUT = 300.0
@@ -37,12 +39,17 @@ class Fix:
     """What was run to show it."""
 
 
+Doing = Callable[[str, Mapping[str, Any], float], object]
+
+
 @dataclass(frozen=True)
 class Trials:
     """Runs cells of changed cases in a worker, with models in a store."""
 
     worker: Worker
     store: Path
+    doing: Doing = lambda *_: None
+    """Shows which cell is running, by its name, the last note of the worker and when it began."""
 
     def shown(self, cells: Sequence[Cell]) -> str | None:
         """Return what passing cells have verified; None where one fails, or none of accuracy or fidelity has passed.
@@ -50,7 +57,7 @@ class Trials:
         passed: list[Cell] = []
         examples = 0
         for cell in cells:
-            record = Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)(cell)
+            record = self._run(cell)
             if record.status == "passed":
                 passed.append(cell)
                 examples += record.examples
@@ -61,7 +68,12 @@ class Trials:
 
     def record(self, cell: Cell) -> dict[str, Any]:
         """The record of a cell."""
-        return Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)(cell).as_dict()
+        return self._run(cell).as_dict()
+
+    def _run(self, cell: Cell) -> Record:
+        start = time.monotonic()
+        runner = Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)
+        return runner(cell, lambda note: self.doing(cell.id, note, start))
 
     def unharmed(self, cells: Sequence[Cell]) -> bool:
         """Return whether none of these cells fails otherwise than it is declared to."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from conformance.commands.screen import Screen
 from conformance.commands.watch.file_watcher import Changed, Watched
-from conformance.commands.watch.screen import Screen
 from conformance.commands.watch.watch_loop import Loop
 from conformance.commands.watch.watched_cells import Catalogue
 from conformance.plan.catalogue import Selection

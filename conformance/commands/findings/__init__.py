@@ -70,9 +70,11 @@ def run(given: argparse.Namespace) -> int:
             tell(line)
     if given.fix:
         from conformance.commands.findings.fix import fix
+        from conformance.commands.screen import Screen
 
-        for line in fix(_choose(found, given.fix), last, given.store / "models"):
-            tell(line)
+        screen = Screen()
+        for line in fix(_choose(found, given.fix), last, given.store / "models", screen.doing):
+            screen.line(line)
     if wanted:
         return 0
     tell(text.found(len(found), sum(len(finding.cells) for finding in found)) if found else "no cell is red")

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from conformance.case.case_file import read
 from conformance.case.declaration import Case
-from conformance.errors import display_path
+from conformance.errors import display_path, require_torch
 from conformance.records.findings import Finding
 from conformance.repairs.fixes import fixes, tried
-from conformance.repairs.trials import Trials
+from conformance.repairs.trials import Doing, Trials
 from conformance.worker.warm import new_worker
 
 
-def fix(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]], store: Path) -> Iterator[str]:
-    """Lines about each finding: the changes with which its first cell passes, or what was tried in vain."""
-    with new_worker(dynamo=True) as worker:
-        trials = Trials(worker, store)
-        for finding in chosen:
+def fix(
+    chosen: Sequence[Finding], records: Mapping[str, Mapping[str, Any]], store: Path, doing: Doing = lambda *_: None
+) -> Iterator[str]:
+    """Yield lines about each finding: the changes with which its first cell passes, or what was tried in vain.
+
+    ``doing`` shows the cell that runs with a change, which may take minutes.
+    """
+    made = [finding for finding in chosen if records[finding.cells[0]["id"]]["exporter"] != "onnx"]
+    if made:
+        require_torch(f"--fix exports {made[0].cells[0]['case']} again and needs")
+    yield "Changes with which the first cell of a finding passes, each run on all draws of that cell:"
+    with new_worker(dynamo=bool(made)) as worker:
+        for number, finding in enumerate(chosen, 1):
+            place = f"{number} of {len(chosen)}"
+            trials = Trials(worker, store, partial(_tell, doing, place))
             record = records[finding.cells[0]["id"]]
-            yield f"{finding.id}: {record['id']}"
+            yield f"{place}, {finding.id}: {record['id']}"
             yield from (f"  {line}" for line in _try_fixes(finding, record, trials))
+
+
+def _tell(doing: Doing, place: str, cell: str, note: Mapping[str, Any], since: float) -> None:
+    doing(f"{place}, with a change: {cell}", note, since)
 
 
 def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: Trials) -> Iterator[str]:

@@ -33,12 +33,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell fails by its last verdict; Ctrl-C ends it."""
     from conformance.checks.runner import Runner
-    from conformance.commands.watch.screen import Screen
+    from conformance.commands.screen import Screen
     from conformance.commands.watch.watch_loop import Loop
     from conformance.commands.watch.watched_cells import Catalogue
     from conformance.disk.stores import bytes_of, make
     from conformance.errors import UserError
-    from conformance.plan.catalogue import selection
+    from conformance.plan.catalogue import refuse_without_torch, selection
     from conformance.plan.keyword_selection import Words
     from conformance.plan.rerun_command import command
     from conformance.plan.settings import Settings
@@ -63,6 +63,7 @@ def run(given: argparse.Namespace) -> int:
     make(home)
     try:
         plan = catalogue.read()
+        refuse_without_torch(plan.cells)
         with new_worker(dynamo=any(cell.exporter == "dynamo" for cell in plan.cells)) as worker:
             runner = Runner(settings, given.cell_timeout, worker)
             return Loop(catalogue, plan, runner, Screen(), home, limit, command_of).run()

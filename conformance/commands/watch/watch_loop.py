@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.checks.runner import skipped
+from conformance.commands.screen import Screen
 from conformance.commands.watch.file_watcher import Changed, Watched, forget_bytecode
-from conformance.commands.watch.screen import Screen
 from conformance.commands.watch.watched_cells import Catalogue, Plan
 from conformance.disk.stores import make, tidy
 from conformance.errors import display_path
@@ -175,7 +175,9 @@ class Loop:
 
     def _begin(self) -> None:
         selected = f"{len(self._plan.cells)} of " if self._catalogue.selects else ""
-        self._screen.heading(f"{selected}{_cells(self._plan.considered)}; PyTorch is being imported")
+        imports = any(cell.case.says.onnx is None for cell in self._plan.cells)
+        waits = "; PyTorch is being imported" if imports else ""
+        self._screen.heading(f"{selected}{_cells(self._plan.considered)}{waits}")
         self._tell_problems()
         self._tell_empty()
 

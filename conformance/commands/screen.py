@@ -1,4 +1,4 @@
-"""Show ``conformance watch``: lines, colours, and a line that comes and goes."""
+"""Show what a command finds, and what it is doing: lines, colours, and a line that comes and goes."""
 
 from __future__ import annotations
 
