@@ -150,3 +150,13 @@ def test_what_others_wrote_does_nothing():
 @pytest.mark.parametrize("case", ["网络模型", "n" * 200])
 def test_names_of_cases_may_be_long_or_in_any_script(case):
     assert any(case[:20] in line for line in lines(block(red(case=case, fault="exporter")), 1, 1, 60))
+
+
+def test_a_term_is_explained_where_it_is_met_first_and_only_there():
+    low = red(error="LowFidelity", reason="output 0: SQNR 21.0 dB, and SQNR 20.0 dB; at least 40 dB expected",
+              worst=None, fault="precision")  # fmt: skip
+    first, second = (" ".join(" ".join(lines(block(low), number, 2, 100)).split()) for number in (1, 2))
+    clause = "SQNR 21.0 dB (signal to quantization noise: higher is better), and SQNR 20.0 dB; at least"
+    assert clause in first and clause in second
+    assert "opset 17 (the version of ONNX's operators)" in first and "opset 17: ONNX Runtime fp32" in second
+    assert "signal to" not in " ".join(lines(block(), 2, 2, 100))

@@ -19,6 +19,7 @@ from conformance.records.findings import VALUES, Finding, Key, shows_less
 from conformance.records.location import place_of, values_of
 from conformance.records.record import FLOAT64
 from conformance.records.sanitize import one_line, rule, visible
+from conformance.records.terms import explaining
 from conformance.records.testimony import conclusion, guilty_passes, title
 from conformance.records.text import align_of, element, output_named, replay_of
 
@@ -80,15 +81,18 @@ _SHORT = ("where", "effect", "cells", "more")
 
 def lines(block: Block, number: int, count: int, width: int, stream: Any = None) -> Iterator[str]:
     """Yield the block for a terminal of ``width`` columns. Paths and commands are not broken, so that they can be
-    copied. ``stream`` is where they go, by default ``sys.stdout``."""
+    copied. ``stream`` is where they go, by default ``sys.stdout``. A term of the field is explained where
+    it is used first."""
+    explained = explaining(number == 1)
     head = f" {number} of {count}: {one_line(block.who)} "
     yield from [head.center(width, rule(stream))] if len(head) < width else textwrap.wrap(head.strip(), width)
-    yield from textwrap.wrap(one_line(block.what), width) or [""]
+    yield from textwrap.wrap(one_line(explained(block.what)), width) or [""]
     yield ""
     for label, texts in block.rows:
         margin = f"  {label:<{LABEL - 2}} "
         for text in texts:
-            for line in _wrapped(label, visible(text), max(width - LABEL - 1, 20)):
+            told = text if label in _NOT_BROKEN else explained(text)
+            for line in _wrapped(label, visible(told), max(width - LABEL - 1, 20)):
                 yield margin + line
                 margin = " " * (LABEL + 1)
 
