@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -225,6 +226,18 @@ def test_ten_lines_run_cases_also_where_the_base_branch_has_no_baseline(project,
     if kind == "github":
         assert said in (project.parent / "summary.md").read_text(encoding="utf-8")
     assert "[torch]" in (project.parent / "installed").read_text(encoding="utf-8")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("columns, code, said", [(6, 0, "sizes: n 4"), (1009, 1, "no sizes were found: ")])
+def test_a_model_is_run_at_sizes_at_which_it_works(project, columns, code, said):
+    """One that takes even sizes only, and one that takes none that is tried."""
+    graph = f"net (float[n, 3] x) => (float[m, {columns}] y) {{ z = Sin(x) y = Reshape(z, shape) }}"
+    model = model_of(graph, shape=np.array([-1, columns]))
+    (project / "net.onnx").write_bytes(model.SerializeToString())
+    done = run_ci(project, {"--model": "net.onnx", "--options": "--runtime onnxruntime --explain none"})
+    assert (done.code, said in done.text) == (code, True), done.text
+    assert not (project / "net.onnx.yaml").exists()
 
 
 @pytest.mark.thorough

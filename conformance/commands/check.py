@@ -138,7 +138,7 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
 
     with new_worker() as worker:
         runner = _runner(given, worker)
-        return _run(model, given, lambda dims: _with_sizes(model, said, dims, worker, say), runner, see)
+        return _run(model, given, lambda dims: case_with_sizes(model, said, dims, worker, say), runner, see)
 
 
 def _run(
@@ -169,7 +169,7 @@ def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) ->
 
     def check(worker: Worker, runner: Runner, model: Model) -> CheckedModel:
         def case(dims: dict[str, str]) -> Case:
-            return _with_sizes(model, described[model.file], dims, worker, lambda line: None)
+            return case_with_sizes(model, described[model.file], dims, worker, lambda line: None)
 
         return _run(model, given, case, runner)
 
@@ -193,7 +193,7 @@ def _runner(given: argparse.Namespace, worker: Worker) -> Runner:
     return Runner(Settings(store=given.store / "models", examples=given.examples), TIMEOUT, worker)
 
 
-def _with_sizes(model: Model, said: dict[str, Any], dims: dict[str, str], worker: Worker, say: Say) -> Case:
+def case_with_sizes(model: Model, said: dict[str, Any], dims: dict[str, str], worker: Worker, say: Say) -> Case:
     """Return the case of a model, with sizes that work for the dims that it leaves open; ``dims`` gets them all."""
     from conformance.checks.file_sizes import working_sizes
 

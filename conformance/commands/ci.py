@@ -113,7 +113,8 @@ def _case_of(model: Path) -> Iterator[str]:
         raise UserError(f"--model {model}: there is no such file")
     file = model.with_name(f"{model.name}.yaml")
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in model.stem.lower())
-    case = {"about": "a model without a case", "onnx": model.name, "precisions": {_MODEL: {}}}
+    case = {"about": "a model without a case", "onnx": model.name, "precisions": {_MODEL: {}}, "dims": {}}
+    case["dims"] = _find_sizes(model, case)
     try:
         with file.open("x", encoding="utf-8") as stream:
             json.dump({f"model_{name}": case}, stream)  # YAML is a superset of JSON
@@ -123,6 +124,24 @@ def _case_of(model: Path) -> Iterator[str]:
         yield str(file)
     finally:
         file.unlink(missing_ok=True)
+
+
+def _find_sizes(model: Path, said: dict[str, Any]) -> dict[str, str]:
+    """Return the sizes at which a model runs, as ``conformance check`` finds them; none where it runs at no size,
+    which its cells then show."""
+    from conformance.checks.check_models import Model
+    from conformance.commands.check import case_with_sizes
+    from conformance.disk.model_files import distinct_names
+    from conformance.worker.warm import new_worker
+
+    dims: dict[str, str] = {}
+    try:
+        with new_worker() as worker:
+            case_with_sizes(Model(model, *distinct_names([model])), said, dims, worker, tell)
+    except UserError as error:
+        tell(f"no sizes were found: {error}")
+        return {}
+    return dims
 
 
 def _find_baseline(baseline: Path, copy: Path) -> Path | None:
