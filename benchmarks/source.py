@@ -1,8 +1,9 @@
 """The source of the package: lines of code by folder, what stands out, and the way from a wrong value to its text.
 
 Lines are those that have a token of code: no blank lines, comments or docstrings. Modules entered are those whose
-functions run in the process of a cell between the first wrong comparison and the finished text of its failure. Those
-of them that a reader of the text has to know write into the failure, or run while its text is made.
+functions run in the process of a cell from the first wrong comparison until the failure stands in the record, and
+while its text is made; what runs after that, at the end of every cell, is counted apart. Those that a reader of the
+text has to know write into the failure, or run while its text is made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from benchmarks.location.plants import plants
 from benchmarks.location.run import record_of
 from conformance import HOME
 from conformance.records import text
+from conformance.records.explanation import fail
 
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
@@ -54,7 +56,7 @@ def rows(quick: bool) -> Iterator[Row]:
     writers = sorted(str(file.relative_to(HOME)) for file in lines if writes(file, ("fault", "conclusion")))
     named = ", ".join(f"`{name}`" for name in writers)
     yield Row("modules that assign a fault or a conclusion", f"{len(writers)}", named, "", "1", len(writers) == 1)
-    found, told = modules_entered()
+    found, after, told = modules_entered()
     entered = found | told
     most = max(lines[file_of(name)] for name in entered)
     yield Row("modules entered between a wrong value and its text", f"{len(entered)}", f"none above {most} lines", "",
@@ -62,6 +64,8 @@ def rows(quick: bool) -> Iterator[Row]:
     writing = {name for name in found if writes(file_of(name), WRITTEN)}
     yield Row("of these, write into the failure", f"{len(writing)}", _named(writing))
     yield Row("of these, run while the text is made", f"{len(told)}", _named(told))
+    yield Row("others that run at the end of every cell, for what it has changed and depends on",
+              f"{len(after - entered)}", _named(after - entered))  # fmt: skip
     for folder, names in sorted(_by_folder(entered).items()):
         yield Row(f"of these in `{folder}`", f"{len(names)}", _named(names))
 
@@ -112,31 +116,37 @@ def writes(file: Path, fields: Collection[str]) -> bool:
     )
 
 
-def modules_entered() -> tuple[set[str], set[str]]:
-    """Return the modules that run from the first wrong comparison of a planted failure on, and while its text is
-    made."""
+def modules_entered() -> tuple[set[str], set[str], set[str]]:
+    """Return the modules that run from the first wrong comparison of a planted failure until its record has the
+    failure, those that run from there to the end of the cell, and those that run while the text is made."""
     plant = next(iter(plants()))
-    entered: set[str] = set()
-    told: set[str] = set()
-    wrong = False
+    before, explaining, ending, telling = set[str](), set[str](), set[str](), set[str]()
+    entered = before
 
     def note(frame: Any, event: str, argument: Any) -> None:
-        nonlocal wrong
-        name = str(frame.f_globals.get("__name__"))
-        if event == "call" and name.startswith("conformance."):
-            wrong = wrong or frame.f_code.co_qualname == "WrongAnswer.__init__"
-            if wrong:
-                entered.add(name)
+        nonlocal entered
+        name, code = str(frame.f_globals.get("__name__")), frame.f_code
+        if not name.startswith("conformance."):
+            return
+        if entered is before and code.co_qualname == "WrongAnswer.__init__":
+            entered = explaining
+        if event == "call":
+            entered.add(name)
+        if event == "return" and entered is explaining and code is fail.__code__:
+            entered = ending
 
     with tempfile.TemporaryDirectory() as folder:
         sys.setprofile(note)
         try:
             record = record_of(plant, Path(folder) / "case", smallest=False).as_dict()
-            found, entered = entered, told
+            entered = telling
             text.failure(record)
         finally:
             sys.setprofile(None)
-    return tuple({name for name in names if file_of(name).is_file()} for names in (found, told))
+    explained, ended, told = (
+        {name for name in names if file_of(name).is_file()} for names in (explaining, ending, telling)
+    )
+    return explained, ended, told
 
 
 if __name__ == "__main__":
