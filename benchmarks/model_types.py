@@ -153,7 +153,7 @@ def _records(worker: Worker, request: Request, draft: Draft, folder: Path, *, aw
     folder.mkdir()
     case = folder / "one.yaml"
     case.write_text(as_text("one", request, draft, {"torchscript": "one is enough here"}, awake), encoding="utf-8")
-    run = Runner(Settings(store=folder / "store", examples=4), CELL, worker)
+    run = Runner(Settings(store=folder / "store", examples=4, smallest=False), CELL, worker)
     cells = [
         cell for cell in plan(load(case)[0])
         if cell.check in ("export", "accuracy") and cell.runtime in (None, "onnxruntime")
