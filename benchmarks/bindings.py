@@ -11,7 +11,14 @@ properties, constants and enum members; a module with its functions and constant
 ``--placeholders`` records a binding whose own libraries are not there: it lets a C compiler make empty libraries with
 the missing names, which is enough to import the binding and for nothing else. TensorRT 10.12 and 11.0 were recorded
 so from the unpacked wheels of ``tensorrt-cu12-bindings`` (module ``tensorrt_bindings``), and pycuda without a driver;
-TensorRT 8.6.0 with its own libraries.
+TensorRT 8.6.0 with its own libraries. Of cuda-python, which needs no driver to be imported, what
+``conformance/runtimes/tensorrt/cuda_python.py`` could use:
+
+    python benchmarks/bindings.py cuda.bindings.driver tests/doubles/cuda_python.json --only '(?x)
+        ^cu(Init|GetErrorString|DriverGetVersion|DeviceTotalMem|DevicePrimaryCtxRetain|MemFreeHost|MemHostAlloc)$
+        | ^cu(DeviceGet(Count|Name|Attribute)?|Ctx(PushCurrent|PopCurrent|GetCurrent|Synchronize)|Mem(Alloc|Free))$
+        | ^cu(Memcpy(HtoD|DtoH)Async|(Stream|Event)(Create|Destroy|Synchronize)|Event(Record|ElapsedTime))$
+        | ^CU(result|device|device_attribute|deviceptr|context|stream|event)$'
 """
 
 from __future__ import annotations
@@ -32,20 +39,20 @@ from typing import Any
 
 # What every Python object has, and what belongs to the binding library.
 COMMON = {*dir(type("Plain", (), {})), "__del__", "__getstate__", "__setstate__", "__instance_size__", "__slots__",
-          "__safe_for_unpickling__"} - {"__init__", "__eq__"}  # fmt: skip
+          "__safe_for_unpickling__", "__singletons__"} - {"__init__", "__eq__"}  # fmt: skip
 ENUM = {"__eq__", "__index__", "__init__", "__int__", "__invert__", "name", "value", "names", "values",
         *(f"__{r}{name}__" for r in ("", "r") for name in ("and", "or", "xor")), "__ge__", "__gt__", "__le__",
         "__lt__", "__members__"}  # fmt: skip
 
 
-def record(module: types.ModuleType, version: str) -> dict[str, Any]:
-    """Everything public in a module, by kind and sorted."""
+def record(module: types.ModuleType, version: str, only: str = "") -> dict[str, Any]:
+    """Everything public in a module, by kind and sorted; ``only`` what a regular expression fits."""
     classes: dict[str, Any] = {}
     functions: dict[str, Any] = {}
     constants: dict[str, str] = {}
     own = module.__name__.split(".")[0]
     for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or isinstance(value, types.ModuleType):
+        if name.startswith("_") or isinstance(value, types.ModuleType) or not re.search(only, name):
             continue
         if isinstance(value, type) and value.__module__.split(".")[0] in (own, "pybind11_builtins"):
             for path, one in _nested(value, name):
@@ -126,7 +133,21 @@ def _signatures(function: Any, name: str) -> list[str]:
         return [f"({_boost(parameters)}) -> {result}" for parameters, result in boost]
     # pybind11: "name(self: module.Class, flags: int = 0) -> int", numbered where overloaded.
     found = re.findall(rf"^(?:\d+\. )?{re.escape(name)}(\(.*\) -> .*)$", text, re.MULTILINE)
-    return [_plain(one) for one in found] or ["(...)"]
+    return [_plain(one) for one in found] or [_cython(text, name)]
+
+
+def _cython(text: str, name: str) -> str:
+    """Return what Cython puts first into a docstring, and NumPy's section on results, as in cuda-python:
+    ``cuMemAlloc(size_t bytesize)``, ``dptr : CUdeviceptr``. A parameter of C becomes an int."""
+    first, _, rest = text.partition("\n")
+    called = re.fullmatch(rf"{re.escape(name)}\((.*)\)", first)
+    if called is None:
+        return "(...)"
+    taken = [re.sub(r"^(?:unsigned |long )*\w+ (\w+)$", r"\1: int", one) for one in called[1].split(", ") if one]
+    returns = re.search(r"^Returns\n-+\n((?:.+\n?)*)", rest, re.MULTILINE)
+    lines = [line for line in (returns[1].splitlines() if returns else ()) if not line.startswith(" ")]
+    given = [re.sub(r".*?(\w+)`?$", r"\1", line) for line in lines] or ["CUresult"]
+    return f"({', '.join(taken)}) -> tuple[{', '.join(given)}]"
 
 
 def _boost(text: str) -> str:
@@ -187,20 +208,23 @@ def _extension(name: str) -> Path:
 
 
 def _version(name: str) -> str:
-    package = importlib.import_module(name.split(".")[0])
+    package = importlib.import_module(name.rpartition(".")[0] or name)
     return str(getattr(package, "__version__", None) or package.VERSION_TEXT)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("module", help="tensorrt, tensorrt_bindings or pycuda.driver")
+    parser.add_argument("module", help="tensorrt, tensorrt_bindings, pycuda.driver or cuda.bindings.driver")
     parser.add_argument("file", type=Path, help="the recording")
     parser.add_argument("--placeholders", action="store_true", help="stand-ins for the libraries that are not there")
+    parser.add_argument(
+        "--only", metavar="REGEX", default="", help="the names to record, where all would be too many"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.placeholders:
             load_placeholders(_extension(options.module), Path(folder))
-        found = record(importlib.import_module(options.module), _version(options.module))
+        found = record(importlib.import_module(options.module), _version(options.module), options.only)
     options.file.write_text(written(found) + "\n", encoding="utf-8")
 
 

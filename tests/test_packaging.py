@@ -27,7 +27,7 @@ OF_LATER_TYPING = {
 """Names of ``typing`` that it does not have either."""
 
 BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "pydantic_core": "pydantic",
-              "xdist": "pytest_xdist", "_pytest": "pytest"}  # fmt: skip
+              "xdist": "pytest_xdist", "_pytest": "pytest", "cuda": "cuda_python"}  # fmt: skip
 """Modules that come with a package of another name."""
 
 
@@ -71,7 +71,7 @@ def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs()
     on_the_oldest = {
         re.split(r"[^\w.-]", line)[0] for line in project()["dependencies"] if not LATER_ONLY.search(line)
     }
-    optional = {"tensorrt", "pycuda"}
+    optional = {"tensorrt", "pycuda", "cuda"}
     assert needed - optional == on_the_oldest
     of_typing = {
         alias.name

@@ -16,7 +16,7 @@ from conformance.commands import add_store
 from conformance.records.sanitize import tell
 
 _LABEL = 12
-_OF_GPU = "an NVIDIA GPU with its driver, tensorrt for the driver's CUDA version, and pycuda (docs/tensorrt.md)"
+_OF_GPU = "an NVIDIA GPU with its driver, tensorrt for the driver's CUDA version, and cuda-python (docs/tensorrt.md)"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import platform
 from functools import cache
@@ -17,7 +16,7 @@ from conformance.runtimes.registry import RUNTIMES
 
 
 def environment(flags: list[str]) -> dict[str, Any]:
-    """Plain data for the header of a run file. Versions are read without an import; only pycuda is imported."""
+    """Plain data for the header of a run file. Versions are read without an import; what asks for a GPU is not."""
     return {
         "conformance": __version__,
         "code": code(),
@@ -32,8 +31,10 @@ def environment(flags: list[str]) -> dict[str, Any]:
 
 
 def gpu() -> dict[str, Any] | None:
-    """The GPU that TensorRT would run on; None where there is none, or no pycuda to ask."""
-    if importlib.util.find_spec("pycuda") is None:
+    """The GPU that TensorRT would run on; None where there is none, or nothing to ask."""
+    from conformance.runtimes.tensorrt.driver import find_driver
+
+    if find_driver() is None:
         return None
     from conformance.runtimes.tensorrt.device import facts
 

@@ -12,6 +12,9 @@ from tests.kit.models import model_of
 from tests.kit.modules import net_of
 
 DOUBLES = Path(__file__).parent.parent / "doubles"
+CUDA_PYTHON = DOUBLES / "cuda_python"
+"""Where the double of cuda-python lies, apart from the others: PyTorch imports the real one."""
+DRIVERS = ("pycuda", "cuda-python")
 VERSIONS = ("8.6.0", "10.12.0", "11.0.0")
 
 LINEAR = say(

@@ -16,29 +16,33 @@ HERE = ("--isolation", "none")
 """Run cells in this process, which has the variables that the doubles read."""
 
 
-def test_each_lack_has_a_reason_of_its_own(double, monkeypatch):
-    double()
+def test_each_lack_has_a_reason_of_its_own(double, driver, monkeypatch):
+    double(driver=driver)
     import tensorrt
 
     assert absence() is None
     del tensorrt.IBuilderConfig.builder_optimization_level  # which TensorRT 8.5 lacks
     reasons = [absence()]
     for fault in ("nogpu", "nodriver"):
-        double(fault=fault)
+        double(fault=fault, driver=driver)
         reasons.append(absence())
-    double()
-    for name in ("tensorrt", "pycuda"):
+    double(driver=driver)
+    for names in (("tensorrt",), ("pycuda", "cuda.bindings")):
         with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, name, None)
+            for name in names:
+                patch.setitem(sys.modules, name, None)
             reasons.append(absence())
-    words = ["too old", "no GPU", "no NVIDIA driver", "tensorrt is not installed", "pycuda is not installed"]
+    words = [
+        "too old", "no GPU", "no NVIDIA driver", "tensorrt is not installed",
+        "neither pycuda nor cuda-python is installed",
+    ]  # fmt: skip
     for reason, word in zip(reasons, words, strict=True):
         assert reason is not None and word in reason
     assert len(set(reasons)) == 5
 
 
 def test_a_driver_that_is_older_than_tensorrts_cuda_is_an_absence_with_what_to_do(double, version, tmp_path):
-    """pycuda works with it, so that only TensorRT can tell."""
+    """The driver works with it, so that only TensorRT can tell."""
     double(version, fault="olddriver")
     assert absence() is None
     with (

@@ -33,7 +33,7 @@ class _Graphs(_Driver):
     """The same on the double's streams."""
 
     def __init__(self) -> None:
-        from pycuda import _memory
+        import device_memory as _memory
 
         super().__init__()
         self._memory, self.tasks = _memory, []
@@ -54,12 +54,12 @@ class _Graphs(_Driver):
 
 
 @pytest.fixture
-def graphs(double, version, monkeypatch) -> _Graphs:
+def graphs(double, version, driver, monkeypatch) -> _Graphs:
     """TensorRT of a version, with a CUDA driver that captures and launches graphs."""
-    double(version)
-    driver = _Graphs()
-    monkeypatch.setattr(running, "captured", functools.partial(captured, driver=driver))
-    return driver
+    double(version, driver=driver)
+    made = _Graphs()
+    monkeypatch.setattr(running, "captured", functools.partial(captured, driver=made))
+    return made
 
 
 def test_a_graph_of_an_engine_is_launched_when_it_is_timed(graphs, tmp_path):

@@ -101,7 +101,7 @@ def test_the_runtime_uses_no_name_that_a_later_version_removed():
     assert len(shared) > 40  # it does look at the right names
     for release in ("10.12", "11.0"):
         removed = shared - names_in(recording(release))
-        # free is pycuda's; reallocate_output is our own method, which 8.6 calls and 10 calls by another name
+        # free is device memory's; reallocate_output is our own method, which 8.6 calls and 10 calls by another name
         assert removed <= {"free", "reallocate_output"}, f"{release} has no {sorted(removed)}"
 
 

@@ -70,7 +70,7 @@ def test_an_engine_that_ends_or_hangs_its_process_is_the_verdict_of_its_cell_alo
 @pytest.mark.parametrize("check", ["accuracy", "engine"])
 @pytest.mark.parametrize("given, error", [
     ({"unsupported": "Relu"}, "UnsupportedModel"), ({"fault": "build"}, "BuildFailed"),
-    ({"fault": "oom"}, "MemoryError"),
+    ({"fault": "oom"}, "MemoryError"), ({"fault": "oom", "driver": "cuda-python"}, "MemoryError"),
 ])  # fmt: skip
 def test_what_tensorrt_and_cuda_refuse_is_no_mistake_of_the_harness(bench, double, check, given, error):
     double(**given)

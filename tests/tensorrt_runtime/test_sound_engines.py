@@ -21,8 +21,8 @@ def test_a_sound_engine_passes_in_every_precision_and_says_how_it_computes(bench
         assert told["arithmetic"] == ("chosen by the builder" if version == "8.6.0" else "as the model says")
 
 
-def test_the_engine_check_passes_and_notes_layers_times_and_throughput(bench, double, version):
-    double(version)
+def test_the_engine_check_passes_and_notes_layers_times_and_throughput(bench, double, version, driver):
+    double(version, driver=driver)
     record = run(bench, check="engine")
     assert verdict(record) == PASSED, record.reason
     assert len(record.engine["layers"]) >= 1 and {"name", "ms"} == record.engine["layers"][0].keys()
@@ -58,8 +58,8 @@ def test_a_value_beyond_what_8_6_can_take_is_an_error_and_not_a_wrong_answer(ben
 
 
 @pytest.mark.smoke
-def test_an_output_whose_shape_depends_on_values_goes_through_an_allocator(bench, double, version):
-    double(version)
+def test_an_output_whose_shape_depends_on_values_goes_through_an_allocator(bench, double, version, driver):
+    double(version, driver=driver)
     record = run(bench, forward("torch.masked_select(x, x > 0)", '"float32[n]"', "n: 2..40"), "")
     assert verdict(record) == PASSED, record.reason
 
@@ -74,10 +74,10 @@ def test_layers_are_measured_where_contexts_cannot_share_a_profile(double, versi
         assert np.array_equal(session.run({"x": x})[0], before[0])
 
 
-def test_what_a_session_has_on_the_device_goes_with_it(double, version, tmp_path):
+def test_what_a_session_has_on_the_device_goes_with_it(double, version, driver, tmp_path):
     """Though somebody holds it, as a traceback does."""
-    double(version)
-    from pycuda import _memory
+    double(version, driver=driver)
+    import device_memory as _memory
 
     with runtime.open_model(saved(tmp_path, AFFINE), (), BATCHES) as session:
         session.run({"x": np.ones((3, 3), np.float32)})

@@ -1,4 +1,6 @@
-"""TensorRT: engines built from the same ONNX models, run on this host's GPU. Needs tensorrt and pycuda, never torch.
+"""TensorRT: engines built from the same ONNX models, run on this host's GPU.
+
+It needs tensorrt, and pycuda or cuda-python, but never torch.
 
 Only names that TensorRT 8.6, 10 and 11 share are used; names that a version lacks are looked up with ``getattr``.
 """

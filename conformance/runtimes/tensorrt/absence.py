@@ -6,6 +6,7 @@ import importlib.util
 from typing import Any
 
 from conformance.errors import attempt
+from conformance.runtimes.tensorrt.driver import find_driver, load_driver
 
 OLDEST = "8.6"
 """The first version that has named tensors, output allocators, explicit Q/DQ and builder optimization levels."""
@@ -18,8 +19,8 @@ def absence() -> str | None:
     """
     if importlib.util.find_spec("tensorrt") is None:
         return "tensorrt is not installed (pip install tensorrt, for the CUDA version of this host's driver)"
-    if importlib.util.find_spec("pycuda") is None:
-        return "pycuda is not installed (pip install pycuda; it needs nvcc's headers)"
+    if find_driver() is None:
+        return "neither pycuda nor cuda-python is installed (pip install cuda-python)"
     tensorrt = attempt(lambda: importlib.import_module("tensorrt"))
     if isinstance(tensorrt, Exception):  # a missing CUDA library is an ImportError, a broken one may be anything
         return f"tensorrt cannot be imported: {_line(tensorrt)}"
@@ -29,14 +30,16 @@ def absence() -> str | None:
 
 
 def _no_gpu() -> str | None:
-    cuda = attempt(lambda: importlib.import_module("pycuda.driver"))
+    cuda = attempt(load_driver)
     if isinstance(cuda, ImportError) and "libcuda" in str(cuda):
         return f"no NVIDIA driver: {_line(cuda)}"
     if isinstance(cuda, Exception):
-        return f"pycuda cannot be imported: {_line(cuda)}"
+        return f"{find_driver()} cannot be imported: {_line(cuda)}"
     count = attempt(lambda: _count_gpus(cuda))
-    if isinstance(count, Exception):
+    if isinstance(count, cuda.Error):
         return f"no GPU: {_line(count)}"
+    if isinstance(count, Exception):  # cuda-python looks for the driver's library when it is first called
+        return f"no NVIDIA driver: {_line(count)}"
     return None if count else "no GPU: the driver knows none"
 
 

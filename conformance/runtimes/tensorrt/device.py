@@ -1,4 +1,4 @@
-"""The GPU: its context, its memory, its name. All of CUDA that is needed, through pycuda."""
+"""The GPU: its context, its memory, its name."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from conformance.arrays import Array
 from conformance.errors import attempt, noting, or_else
+from conformance.runtimes.tensorrt.driver import load_driver
 
 
 @contextlib.contextmanager
 def current_device() -> Iterator[Any]:
     """The first GPU with its primary context current, which other libraries of the process share."""
-    import pycuda.driver as cuda
-
+    cuda = load_driver()
     cuda.init()
     device = cuda.Device(0)
     context = device.retain_primary_context()
@@ -53,21 +53,19 @@ def ending_if_lost() -> Iterator[None]:
 
 def _find_loss() -> str | None:
     """Return why the current CUDA context cannot be used any more, or None."""
-    import pycuda.driver as cuda
-
+    cuda = load_driver()
     error = attempt(lambda: cuda.Context.synchronize())
     return str(error) if isinstance(error, Exception) else None
 
 
 def facts() -> dict[str, Any] | None:
     """Name, compute capability and memory (MiB) of the GPU; the versions of the driver, of the latest CUDA that the
-    driver runs, and of the CUDA that pycuda was built with. None where there is no GPU."""
+    driver runs, and of the CUDA that the binding was made for. None where there is no GPU."""
     return or_else(None, _read_facts)
 
 
 def _read_facts() -> dict[str, Any]:
-    import pycuda.driver as cuda
-
+    cuda = load_driver()
     cuda.init()
     device = cuda.Device(0)
     return {
@@ -98,8 +96,7 @@ class Memory:
     def at_least(self, name: str, size: int) -> Any:
         """The buffer of that name with at least ``size`` bytes, and never less than one byte: empty tensors have an
         address too."""
-        import pycuda.driver as cuda
-
+        cuda = load_driver()
         size = max(size, 1)
         if name in self._buffers:
             buffer, room = self._buffers[name]
@@ -118,8 +115,7 @@ class Memory:
 
 def pinned(array: Array) -> Array:
     """A copy in page-locked memory, which the device reaches without a detour; of an empty array a plain copy."""
-    import pycuda.driver as cuda
-
+    cuda = load_driver()
     if not array.size:  # CUDA gives no memory of no size
         return array.copy()
     copy: Array = cuda.pagelocked_empty((array.size,), array.dtype).reshape(array.shape)  # pycuda makes no 0-d arrays
@@ -129,15 +125,13 @@ def pinned(array: Array) -> Array:
 
 def upload(buffer: Any, array: Array, stream: Any) -> None:
     """Copies an array to the device, in order with what else is on the stream."""
-    import pycuda.driver as cuda
-
+    cuda = load_driver()
     if array.nbytes:
         cuda.memcpy_htod_async(buffer, array, stream)
 
 
 def download(array: Array, buffer: Any, stream: Any) -> None:
     """Copies a device buffer into ``array``, which is filled once the stream has been waited for."""
-    import pycuda.driver as cuda
-
+    cuda = load_driver()
     if array.nbytes:
         cuda.memcpy_dtoh_async(array, buffer, stream)

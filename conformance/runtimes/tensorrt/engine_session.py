@@ -1,7 +1,7 @@
 """A loaded engine: running it, measuring it, and what it says of itself; memory for outputs whose shape only a
 running engine knows; and its work on a stream as one launch.
 
-pycuda has no stream capture, so these are calls of the CUDA driver itself (CUDA Driver API, "Graph Management").
+Capturing a stream takes calls of the CUDA driver itself (CUDA Driver API, "Graph Management"), as pycuda has none.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from conformance.runtimes.tensorrt.device import (
     pinned,
     upload,
 )
+from conformance.runtimes.tensorrt.driver import load_driver
 from conformance.runtimes.tensorrt.engines import Engines
 
 DTYPES = {
@@ -70,7 +71,6 @@ class TensorRTSession:
 
     def __init__(self, trt: Any, model: Path, build: Build) -> None:
         import onnx
-        import pycuda.driver as cuda
 
         self._trt, self._model, self._build = trt, model, build
         self._log = make_log(trt)
@@ -84,7 +84,7 @@ class TensorRTSession:
         check_cuda(trt, self._log)
         # The runtime has to live as long as its engine.
         self._runtime = trt.Runtime(self._log)
-        self._stream = cuda.Stream()
+        self._stream = load_driver().Stream()
         load_plugins(trt, self._log, build)
         graph = onnx.load(model, load_external_data=False).graph
         try:
@@ -235,8 +235,7 @@ class TensorRTSession:
 
         With ``transfers`` the copies of inputs and outputs count, from and to page-locked memory.
         """
-        import pycuda.driver as cuda
-
+        cuda = load_driver()
         arrays = self._set_inputs(inputs)
         self.run(inputs)  # allocates memory, which a capture as a CUDA graph could not
         sources = {name: pinned(array) for name, array in arrays.items()}

@@ -7,9 +7,8 @@ import resource
 import time
 from typing import Any
 
+import device_memory as _memory
 import numpy as np
-
-from pycuda import _memory
 
 
 class Error(Exception):

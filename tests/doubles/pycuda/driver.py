@@ -1,8 +1,7 @@
 """``pycuda.driver`` as recorded in pycuda.json. What ``_driver`` does not implement raises NotImplementedError."""
 
+import device_memory as _memory
 import recorded as _recorded
-
-from pycuda import _memory
 
 if _memory.faulty("nodriver"):
     raise ImportError("libcuda.so.1: cannot open shared object file: No such file or directory")

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from pycuda import _memory
+import device_memory as _memory
 
 from tensorrt._common import MAJOR, TAG, check_driver, complain, say
 from tensorrt._model import Refusal, read, shape_of
@@ -56,6 +56,10 @@ class INetworkDefinition:
     @property
     def _strongly_typed(self) -> bool:
         return MAJOR >= 11 or self._flag("STRONGLY_TYPED")
+
+    def mark_unfused_tensors_as_debug_tensors(self) -> bool:
+        self._watched = True
+        return True
 
     def get_input(self, index: int) -> Any:
         return ITensor.make(_network=self, _name=self._model.inputs[index].name)
@@ -136,7 +140,7 @@ class Builder:
         return self._logger
 
     def create_network(self, flags: int = 0) -> Any:
-        return INetworkDefinition.make(_logger=self._logger, _flags=int(flags), _model=None)
+        return INetworkDefinition.make(_logger=self._logger, _flags=int(flags), _model=None, _watched=False)
 
     def create_builder_config(self) -> Any:
         tf32 = {int(BuilderFlag.TF32)}
@@ -172,6 +176,7 @@ class Builder:
             "profiles": [one._shapes for one in config._profiles],
             "flags": sorted(name for name, one in BuilderFlag.__members__.items() if config.get_flag(one)),
             "typed": network._strongly_typed,
+            "watched": network._watched,
             "detailed": config.profiling_verbosity == ProfilingVerbosity.DETAILED,
             "noise": 1e-3 * next(_builds) if _memory.faulty("rebuild") else 0.0,
         }

@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
+import device_memory as _memory
 import recorded
-from pycuda import _memory
 
 VERSIONS = ("8.6", "10.12", "11.0")
 ASKED = os.environ.get("CONFORMANCE_DOUBLE_TENSORRT", VERSIONS[0])

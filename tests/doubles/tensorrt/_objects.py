@@ -73,6 +73,14 @@ class IOutputAllocator:
         pass
 
 
+class IDebugListener:
+    def __init__(self) -> None:
+        pass
+
+    def process_debug_tensor(self, addr: int, location: Any, type: Any, shape: Any, name: str, stream: int) -> None:
+        raise RuntimeError('Tried to call pure virtual function "IDebugListener::process_debug_tensor"')
+
+
 class IProfiler:
     def __init__(self) -> None:
         pass

@@ -9,8 +9,8 @@ import time
 import weakref
 from typing import Any
 
+import device_memory as _memory
 import numpy as np
-from pycuda import _memory
 
 from tensorrt._common import MAJOR, TAG, check_driver, complain, say
 from tensorrt._model import Model
@@ -97,6 +97,26 @@ class ICudaEngine:
 class IExecutionContext:
     name = ""
     profiler = None
+    unfused_tensors_debug_state = False
+
+    def set_debug_listener(self, listener: Any) -> bool:
+        self._listener = listener
+        return True
+
+    @property
+    def _watches(self) -> bool:
+        on = bool(self.unfused_tensors_debug_state) and vars(self).get("_listener") is not None
+        return on and bool(self._engine._header["watched"])
+
+    def _show(self, stream: int) -> None:
+        """Gives the listener each tensor inside, where it is in device memory for as long as the call takes."""
+        for name, array in self._engine._model.inside(self._arrays()).items():
+            held = _memory.Held(array.nbytes)
+            _memory.write(held._address, array.tobytes(), f"debug tensor {name}")
+            kind = getattr(DataType, self._engine._model.dtype(name))
+            self._listener.process_debug_tensor(
+                held._address, TensorLocation.DEVICE, kind, Dims(array.shape), name, stream
+            )
 
     def set_input_shape(self, name: str, shape: Any) -> bool:
         place = "runtime/api/executionContext.cpp::setInputShape"
@@ -177,7 +197,7 @@ class IExecutionContext:
             threading.Event().wait()
         shapes = self._output_shapes()
         later = all(-1 not in shapes[one.name] for one in self._engine._model.graph.output)
-        later = later and not self._allocators and self.profiler is None
+        later = later and not self._allocators and self.profiler is None and not self._watches
         for name in self._engine._inputs:
             size = int(np.prod(self._input_shape(name))) * nptype(self._engine.get_tensor_dtype(name))().itemsize
             _memory.check(self._addresses[name], size, f"input {name}")
@@ -202,6 +222,8 @@ class IExecutionContext:
         if illegal & {one.op_type for one in self._engine._model.graph.node}:
             _memory.lost.append("an illegal memory access was encountered")
             return True
+        if self._watches:
+            self._show(stream)
         start = time.perf_counter()
         answers = self._engine._model.run(self._arrays(), self._engine._session)
         milliseconds = (time.perf_counter() - start) * 1e3

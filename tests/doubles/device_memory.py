@@ -1,4 +1,4 @@
-"""What stands behind both doubles: device memory as host memory, and streams that compute when waited for."""
+"""Device memory as host memory, and streams that compute when waited for: what stands behind the doubles."""
 
 import ctypes
 import os
