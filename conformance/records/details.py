@@ -26,6 +26,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_dropped(record),
         *_warned(record),
         *_compiled(record),
+        *_built_again(record),
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
@@ -63,6 +64,15 @@ def _compiled(record: Mapping[str, Any]) -> Iterator[str]:
         targets = " and ".join(told.get("targets") or ())
         done = f"parsed and built by {told['by']} for {targets}" if targets else f"parsed by {told['by']}"
         yield f"{done if told['parsed'] else 'not parsed by ' + told['by']}; nothing was run"
+
+
+def _built_again(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the commands of NVIDIA's own tools that do the same builds."""
+    commands = [
+        (record.get("arithmetic") or {}).get("command"),
+        *((record.get("compiled") or {}).get("commands") or ()),
+    ]
+    yield from (f"the same build by NVIDIA's tool: {command}" for command in commands if isinstance(command, str))
 
 
 def _warned(record: Mapping[str, Any]) -> Iterator[str]:

@@ -277,7 +277,8 @@ class Measured:
     shipped: str | None = None
     """of a module that is compared with a model exported elsewhere: the name of its file"""
     arithmetic: dict[str, Any] | None = None
-    """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran"""
+    """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran; of an
+    engine the `command` of NVIDIA's trtexec that builds it again"""
     fidelity: record_types.Fidelity | None = None
     """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
     conversion: dict[str, Any] | None = None
@@ -289,7 +290,7 @@ class Measured:
     `targets` that an engine was built for, and what was `refused`: `code` and `text` of the parser (`BUILD` for the
     builder's), its `function`, `operator` and `node`, the functions and bodies that the node is `inside` of, the
     `line` of Python, whether this TensorRT only `lacks` the operator; `taken` names other models of the case that
-    were tried and taken"""
+    were tried and taken; `commands` of NVIDIA's tensorrt_rtx do the same builds"""
     latency: record_types.Latency | None = None
     """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
     host"""

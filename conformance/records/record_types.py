@@ -122,6 +122,7 @@ Refused = TypedDict("Refused", {
 }, total=False)  # fmt: skip
 Compiled = TypedDict("Compiled", {
     "by": Required[str], "parsed": Required[bool], "targets": Texts, "refused": list[Refused], "taken": Texts,
+    "commands": Texts,
 }, total=False)  # fmt: skip
 Budget = TypedDict("Budget", {
     "text": str, "verdict": str, "ratio": Number, "seconds": Number, "percentile": Number, "low": Number,

@@ -38,6 +38,7 @@ from conformance.runtimes.tensorrt.device import (
 )
 from conformance.runtimes.tensorrt.driver import load_driver
 from conformance.runtimes.tensorrt.engines import Engines
+from conformance.runtimes.tensorrt.trtexec import trtexec, typing_options
 
 DTYPES = {
     "FLOAT": "float32", "HALF": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64", "BOOL": "bool",
@@ -116,6 +117,7 @@ class TensorRTSession:
             "casts": [f"{name}: {declared[name]} as {dtype}" for name, dtype in cast.items()],
             "options": build.options.as_dict(),
             "engine": {"bytes": size, "built": self.built_seconds},
+            "command": trtexec(self._model, build, graph, typing_options(trt, graph)),
         }
 
     # ---- the engine ----------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""The command of NVIDIA's own tools that builds the engine of a cell again: ``trtexec``, ``tensorrt_rtx``.
+
+Options of trtexec: NVIDIA TensorRT documentation, "Command-Line Programs", and ``trtexec --help`` of 8.6, 10 and 11;
+of tensorrt_rtx: TensorRT for RTX documentation, "Best Practices" and "CPU-Only AOT and TensorRT-RTX Engines".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import display_path
+from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
+from conformance.runtimes.tensorrt.build_options import Build, Shape
+
+_PLAIN = re.compile(r"[\w./-]+")
+"""Names of inputs that trtexec takes as they are; it takes others between single quotes."""
+
+
+def trtexec(model: Path, build: Build, graph: Any, typed: Sequence[str]) -> str:
+    """Return the command, for a shell, by which ``trtexec`` builds what ``make_engine`` does, and runs nothing.
+
+    ``graph`` is the ONNX graph of the model, ``typed`` the options for its dtypes (``typing_options``).
+    """
+    options = build.options
+    compatible = options.hardware_compatibility == "ampere_plus"
+    return shlex.join([
+        "trtexec", *_of_model(model), *_of_shapes(build, graph), *typed, *_of_builder(build),
+        *(["--hardwareCompatibilityLevel=ampere+"] if compatible else []),
+        *(f"--staticPlugins={display_path(Path(library))}" for library in options.plugins), "--skipInference",
+    ])  # fmt: skip
+
+
+def tensorrt_rtx(model: Path, build: Build, graph: Any, target: str) -> str:
+    """Return the command, for a shell, by which ``tensorrt_rtx`` builds an engine for a target such as ``sm80``. Its
+    networks are always strongly typed."""
+    number = target.removeprefix("sm")
+    return shlex.join([
+        "tensorrt_rtx", *_of_model(model), *_of_shapes(build, graph), *_of_builder(build),
+        f"--computeCapabilities={number}", "--skipInference",
+    ])  # fmt: skip
+
+
+def typing_options(trt: Any, graph: Any) -> list[str]:
+    """Return the options that let ``trtexec`` of this TensorRT compute in the dtypes of the model.
+
+    Before TensorRT 10 each precision is allowed by itself. TensorRT 11 takes its option and knows no other networks.
+    """
+    if not strongly_typed(trt):
+        return [f"--{name.lower()}" for name in precisions_of(graph)]
+    return ["--stronglyTyped"] if "STRONGLY_TYPED" in trt.NetworkDefinitionCreationFlag.__members__ else []
+
+
+def _of_model(model: Path) -> Iterator[str]:
+    yield f"--onnx={display_path(model)}"
+    yield "--saveEngine=model.engine"
+
+
+def _of_shapes(build: Build, graph: Any) -> Iterator[str]:
+    """Yield the ranges of inputs that have sizes which the model leaves open: trtexec refuses those of others."""
+    names = [value.name for value in graph.input if value.name in build.shapes and _is_dynamic(value)]
+    for place, option in enumerate(("min", "opt", "max")):
+        shapes = ",".join(f"{_quoted(name)}:{_shape(build.shapes[name][place])}" for name in names)
+        if shapes:
+            yield f"--{option}Shapes={shapes}"
+
+
+def _is_dynamic(value: Any) -> bool:
+    return any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else f"'{name}'"
+
+
+def _shape(shape: Shape) -> str:
+    return "x".join(map(str, shape))
+
+
+def _of_builder(build: Build) -> Iterator[str]:
+    options = build.options
+    if options.workspace is not None:
+        yield f"--memPoolSize=workspace:{options.workspace}"  # MiB
+    if options.optimization_level is not None:
+        yield f"--builderOptimizationLevel={options.optimization_level}"
+    if not options.tf32:
+        yield "--noTF32"
