@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from conformance.arrays import Array, Inputs
 from conformance.disk.onnx_models import save
 from conformance.onnxgraph.cut import expose
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.runtimes.inferred import inferred
 
 if TYPE_CHECKING:
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 def values(
     model: ModelProto, tensors: Iterable[str], runtime: str, libraries: Sequence[str], inputs: Inputs
 ) -> dict[str, Array]:
-    """The values of the model's outputs and of these tensors of its main graph, by name.
+    """The values of the model's outputs and of these tensors of its main graph, by name, as far as the runtime has
+    them.
 
     Raises what the runtime raises.
     """
+    inside = registry.named(runtime).inside
+    if inside:
+        names = list(dict.fromkeys([*(output.name for output in model.graph.output), *tensors]))
+        found = registry.function(f"{inside}:values")(model, names, libraries, inputs)
+        return {name: array for name, array in zip(names, found, strict=True) if array is not None}
     copy = expose(model, tensors, {value.name: value for value in inferred(model).graph.value_info})
     outputs = [output.name for output in copy.graph.output]
     with tempfile.TemporaryDirectory() as folder:

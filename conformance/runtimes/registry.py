@@ -47,6 +47,9 @@ class RuntimeEntry(NamedTuple):
     """Whether cases and options may name it; if not, it is only asked about failures of others."""
     converted: bool = True
     """Whether it runs models that were converted to fp16 or int8."""
+    inside: str = ""
+    """A module whose ``values`` gives the tensors inside of a model without making them outputs, which would change
+    what the runtime makes of it, and whose ``absence`` says why this host has none; empty where outputs do."""
     only_builds: bool = False
     """Whether it only parses a model and builds an engine of it, and runs nothing: ``opens`` is empty. It checks the
     models of every case that names TensorRT."""
@@ -146,6 +149,7 @@ RUNTIMES = (
         opens="conformance.runtimes.tensorrt:open_model",
         takes=("build",),
         short="trt",
+        inside="conformance.runtimes.tensorrt.inside",
         on_device=True,
         absent="conformance.runtimes.tensorrt:absence",
         packages=("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),
@@ -208,6 +212,13 @@ def absence(name: str | None) -> str | None:
     if entry is None or not entry.absent:
         return None
     reason: str | None = function(entry.absent)(*([entry.provider] if entry.provider else []))
+    return reason
+
+
+def absence_inside(name: str) -> str | None:
+    """Why this host cannot look at the tensors inside of a model in the runtime of that name; None where it can."""
+    entry = named(name)
+    reason: str | None = function(f"{entry.inside}:absence")() if entry.inside else absence(name)
     return reason
 
 

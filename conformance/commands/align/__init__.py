@@ -8,7 +8,9 @@ from pathlib import Path
 from conformance.commands import add_cases, add_option, add_store
 from conformance.runtimes import registry
 
-RUNTIMES = tuple(runtime.name for runtime in registry.RUNTIMES if not (runtime.builds or runtime.only_builds))
+RUNTIMES = tuple(
+    runtime.name for runtime in registry.RUNTIMES if runtime.inside or not (runtime.builds or runtime.only_builds)
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,10 @@ from conformance.records.sanitize import literal
 from conformance.runtimes import registry
 from conformance.runtimes.inner_tensors import values
 
-OPTIMIZES = {"onnxruntime": ", whose optimizer merges fewer nodes than it would were the tensors inside not shown"}
+OPTIMIZES = {
+    "onnxruntime": ", whose optimizer merges fewer nodes than it would were the tensors inside not shown",
+    "tensorrt": ", of whose engine only the tensors are shown that no fusion removes",
+}
 """What the heading adds to the title of a runtime that optimizes."""
 
 

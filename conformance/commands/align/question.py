@@ -51,6 +51,9 @@ def answered(question: Question, answer: Callable[[CellRun, Draw, str], _T]) -> 
         raise UserError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
     if cell.converted and not registry.named(question.runtime).converted:
         raise UserError(f"--runtime: {question.runtime} runs no converted models")
+    missing = registry.absence_inside(question.runtime)
+    if missing is not None:
+        raise UserError(f"--runtime {question.runtime}: {missing}")
     prepare_process()
     try:
         with CellRun.opened(cell, Settings(store=question.store)) as run:

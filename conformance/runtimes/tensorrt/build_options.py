@@ -17,6 +17,12 @@ Shapes = dict[str, tuple[Shape, Shape, Shape]]
 
 MIB = 2**20
 
+DTYPES = {
+    "FLOAT": "float32", "HALF": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64", "BOOL": "bool",
+    "UINT8": "uint8",
+}  # fmt: skip
+"""NumPy dtype by the name of TensorRT's."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -55,11 +61,13 @@ class Build:
     options: Options = field(default_factory=Options)
     store: Path | None = None
     """Folder of engines; None builds anew and keeps nothing."""
+    watched: bool = False
+    """Whether the tensors that no fusion removes can be looked at. Such an engine is not kept."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what goes into a bundle, and into the key of the engine.
 
-        All fields but the store.
+        All fields but the store, and what is only said of engines that are not kept.
         """
         shapes = {name: [list(shape) for shape in profile] for name, profile in self.shapes.items()}
         return {"shapes": shapes, "model_precision": self.model_precision, "options": self.options.as_dict()}

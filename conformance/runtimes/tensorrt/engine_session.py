@@ -26,7 +26,8 @@ from conformance.runtimes.tensorrt.build import (
     recipe,
     strongly_typed,
 )
-from conformance.runtimes.tensorrt.build_options import Build
+from conformance.runtimes.tensorrt.build_options import DTYPES, Build
+from conformance.runtimes.tensorrt.debug_listener import make_listener
 from conformance.runtimes.tensorrt.device import (
     Memory,
     current_device,
@@ -39,12 +40,6 @@ from conformance.runtimes.tensorrt.device import (
 from conformance.runtimes.tensorrt.driver import load_driver
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.trtexec import trtexec, typing_options
-
-DTYPES = {
-    "FLOAT": "float32", "HALF": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64", "BOOL": "bool",
-    "UINT8": "uint8",
-}  # fmt: skip
-"""NumPy dtype by the name of TensorRT's."""
 
 
 @contextlib.contextmanager
@@ -228,6 +223,20 @@ class TensorRTSession:
             self._stream.synchronize()
             return tuple(self._allocators[name].shape)
         return shape
+
+    def inside(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs, and the tensors inside that no fusion removes, by name, of an engine that is ``watched``."""
+        listener = make_listener(self._trt, self._stream)
+        if not self._context.set_debug_listener(listener):
+            raise RuntimeError(f"the tensors inside cannot be looked at: {self._log.errors()}")
+        self._context.unfused_tensors_debug_state = True
+        try:
+            outputs = self.run(inputs)
+        finally:
+            self._renew_context()  # without the listener
+        if listener.error is not None:
+            raise RuntimeError(f"a tensor inside cannot be copied: {listener.error}") from listener.error
+        return {**listener.arrays, **dict(zip(self._outputs, outputs, strict=True))}
 
     # ---- measuring -----------------------------------------------------------------------------------
 
