@@ -1,18 +1,24 @@
 """ONNX Runtime's other execution providers: absent, leaving nodes to the CPU, or wrong."""
 
+import importlib.util
+import sys
+import types
 from typing import Any
 
 import onnxruntime
 import pytest
 
 from conformance.errors import Unavailable
-from conformance.runtimes import opener, registry
+from conformance.runtimes import onnxruntime as ours
+from conformance.runtimes import opener, plugin_providers, registry
+from conformance.runtimes.plugin_providers import MODULES
 from conformance.runtimes.providers import absence
 from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.kit.runs import run_suite
 
 ABSENT = {word: entry for word, entry in registry.PROVIDERS.items()
-          if entry[0] not in onnxruntime.get_available_providers()}  # fmt: skip
+          if entry[0] not in onnxruntime.get_available_providers()
+          and importlib.util.find_spec(MODULES.get(entry[0], "no module")) is None}  # fmt: skip
 WORD = next(iter(ABSENT))
 PROVIDER = ABSENT[WORD][0]
 NAME = f"onnxruntime-{WORD}"
@@ -113,3 +119,65 @@ def test_a_session_without_the_provider_is_not_taken_for_one_with_it(provider, t
     (model,) = bench.store.glob("*/model.onnx")
     with pytest.raises(Unavailable), opener(NAME)(model, ()):
         pass
+
+
+# ---- providers in a library of their own ---------------------------------------------------------------------
+
+RTX = "NvTensorRTRTXExecutionProvider"
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module of a provider's library as if it were installed; what registering it does is ``register``."""
+    module: Any = types.ModuleType(MODULES[RTX])
+    module.__spec__ = importlib.util.spec_from_loader(MODULES[RTX], loader=None)
+    module.get_ep_name, module.get_library_path = lambda: RTX, lambda: "libprovider.so"
+    module.register = lambda name, path: None
+    monkeypatch.setitem(sys.modules, MODULES[RTX], module)
+    monkeypatch.setattr(
+        onnxruntime, "register_execution_provider_library", lambda name, path: module.register(name, path)
+    )
+    plugin_providers.devices.cache_clear()
+    yield module
+    plugin_providers.devices.cache_clear()
+
+
+def test_a_library_that_cannot_be_registered_says_why(library):
+    def refuse(name: str, path: str) -> None:
+        raise RuntimeError(f"Failed to load library {path} with error: libcuda.so.1: cannot open shared object file")
+
+    library.register = refuse
+    with pytest.raises(Unavailable, match=r"library of ONNX Runtime's Nv.* cannot be registered: .*libcuda\.so\.1"):
+        plugin_providers.devices(RTX)
+
+
+def test_a_library_that_knows_no_device_says_so(library):
+    with pytest.raises(Unavailable, match="NvTensorRTRTXExecutionProvider knows no device on this host"):
+        plugin_providers.devices(RTX)
+
+
+def test_a_session_takes_the_provider_from_its_devices(library, monkeypatch, tmp_path):
+    """Here those of the CPU, which make a session that is not taken for one with the provider."""
+    bench = Bench(tmp_path, tmp_path / "store")
+    body = say("forward: torch.sin(x)", 'inputs: {x: "float32[batch, 3]"}', "export: {torchscript: [17]}")
+    bench.run_cell(bench.cell(f"{body}\ndims: {{batch: 1..4}}"))
+    (model,) = bench.store.glob("*/model.onnx")
+    cpu = [device for device in onnxruntime.get_ep_devices() if device.ep_name == "CPUExecutionProvider"]
+    asked: list[str] = []
+
+    def devices(provider: str) -> list[Any]:
+        asked.append(provider)
+        return cpu if provider == RTX else []
+
+    monkeypatch.setattr(ours, "devices", devices)
+    with (
+        pytest.raises(Unavailable, match=f"goes on without its {RTX}"),
+        opener("onnxruntime-tensorrt-rtx")(model, ()),
+    ):
+        pass
+    assert RTX in asked
+
+
+def test_a_provider_that_is_built_in_needs_no_library(library):
+    library.register = lambda name, path: pytest.fail("registered")
+    assert plugin_providers.devices("CPUExecutionProvider") == plugin_providers.devices("CUDAExecutionProvider") == []

@@ -17,6 +17,7 @@ from conformance.disk.onnx_models import is_large, on_disk
 from conformance.errors import Unavailable, did_you_mean
 from conformance.onnxgraph.reads import inside
 from conformance.runtimes.inferred import infer
+from conformance.runtimes.plugin_providers import devices
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class OnnxRuntimeSession:
         where ONNX Runtime goes on without the ``provider``."""
         import onnxruntime
 
-        if provider not in onnxruntime.get_available_providers():
+        if not devices(provider) and provider not in onnxruntime.get_available_providers():
             raise Unavailable(f"this ONNX Runtime has no {provider}")
         options, more = _options(libraries, config, provider), {}
         levels = onnxruntime.GraphOptimizationLevel
@@ -88,7 +89,7 @@ class OnnxRuntimeSession:
             more = {"disabled_optimizers": list(optimizing.off)}
         with _readable(model) as source:
             self._session = onnxruntime.InferenceSession(
-                source, options, providers=_providers(provider, config), **more
+                source, options, providers=_providers(provider, config, options), **more
             )
         if self._session.get_providers()[0] != provider:
             raise Unavailable(f"ONNX Runtime goes on without its {provider}")
@@ -113,11 +114,15 @@ _EXACT: Mapping[str, Mapping[str, str]] = {
 """Options with which providers compute in float32 where a model says float32."""
 
 
-def _providers(provider: str, config: Mapping[str, str] | None) -> list[Any]:
+def _providers(provider: str, config: Mapping[str, str] | None, options: Any) -> list[Any] | None:
     """A provider before that of the CPU, which takes the nodes that it does not, unless the session options forbid
-    that."""
+    that. None where ``options`` got the devices of the provider instead."""
     if provider == PROVIDER:
         return [PROVIDER]
+    own = devices(provider)
+    if own:
+        options.add_provider_for_devices(own, dict(_EXACT.get(provider, {})))
+        return None
     rest = [] if (config or {}).get(NO_FALLBACK) == "1" else [PROVIDER]
     return [(provider, dict(_EXACT.get(provider, {}))), *rest]
 
@@ -258,7 +263,7 @@ def kernels(
         options = _options(libraries, config, provider)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
-        session = onnxruntime.InferenceSession(str(model), options, providers=_providers(provider, config))
+        session = onnxruntime.InferenceSession(str(model), options, providers=_providers(provider, config, options))
         names = {argument.name for argument in session.get_inputs()}
         session.run(None, {name: array for name, array in inputs.items() if name in names})
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))

@@ -16,10 +16,17 @@ import sys
 import numpy
 from onnx import TensorProto, helper
 import onnxruntime
+from conformance.errors import Unavailable
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
+from conformance.runtimes.plugin_providers import devices
 provider = sys.argv[1]
 known = onnxruntime.get_available_providers()
-if provider not in known:
+try:
+    own = devices(provider)
+except Unavailable as error:
+    print(f"why {error}")
+    sys.exit(4)
+if not own and provider not in known:
     print(f"no {', '.join(known)}")
     sys.exit(3)
 value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
@@ -49,5 +56,7 @@ def absence(provider: str) -> str | None:
         package = next((package for name, _, package in PROVIDERS.values() if name == provider), "onnxruntime")
         has = done.stdout[3:].strip()
         return f"this ONNX Runtime has no {provider} (it has {has}); one that has: {package}"
+    if done.returncode == 4 and done.stdout.startswith("why "):
+        return done.stdout[4:].strip().splitlines()[0]
     said = (done.stderr.strip() or done.stdout.strip() or f"exit {done.returncode}").splitlines()[-1]
     return f"ONNX Runtime's {provider} cannot run here: {said[:300]}"

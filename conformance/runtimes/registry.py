@@ -80,6 +80,7 @@ class RuntimeEntry(NamedTuple):
 PROVIDERS = {
     "cuda": ("CUDAExecutionProvider", "CUDA", "onnxruntime-gpu"),
     "tensorrt": ("TensorrtExecutionProvider", "TensorRT", "onnxruntime-gpu"),
+    "tensorrt-rtx": ("NvTensorRTRTXExecutionProvider", "TensorRT for RTX", "onnxruntime-ep-nv-tensorrt-rtx"),
     "openvino": ("OpenVINOExecutionProvider", "OpenVINO", "onnxruntime-openvino"),
     "directml": ("DmlExecutionProvider", "DirectML", "onnxruntime-directml"),
     "coreml": ("CoreMLExecutionProvider", "Core ML", "onnxruntime"),
