@@ -17,7 +17,7 @@ from conformance.case.document import Document, Place, read_document
 from conformance.case.inconsistencies import inconsistencies
 from conformance.case.limits import CASES, NAME, PROBLEMS
 from conformance.case.onnx_interface import filled_in, with_shipped
-from conformance.errors import CaseFileError, Problem, did_you_mean, harness_mistake, shown
+from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, harness_mistake, shown
 
 
 def case_files(paths: Sequence[Path]) -> list[Path]:
@@ -123,6 +123,8 @@ def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[
     fill, where = (filled_in, ("onnx",)) if "onnx" in said else (with_shipped, ("export", "onnx"))
     try:
         said = fill(said, document.file.parent)
+    except UserError as error:  # of recorded data
+        return [], [document.problem((*place, "recorded"), str(error))]
     except ValueError as error:
         return [], [document.problem((*place, *where), str(error))]
     try:

@@ -41,6 +41,7 @@ from conformance.case.field_types import (
 from conformance.case.inputs import Examples, InputOrType
 from conformance.case.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
 from conformance.case.precision import PrecisionSettings
+from conformance.case.recording import Recorded, spell_out
 from conformance.case.structure import flattened
 from conformance.case.words import Exporter, Runtime, base_of
 from conformance.errors import shown
@@ -89,7 +90,7 @@ class Declaration(Says):
     module that hardly show in its outputs get a scale at which they do."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
-    inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1), Short]
+    inputs: Annotated[dict[TensorName, InputOrType], Short]
     """The inputs by their ONNX names, in the order of forward's parameters."""
     call: Annotated[list[dict[str, Any]] | None, SkipJsonSchema()] = None
     """Made of ``inputs`` where some are lists, mappings or constants: how forward is called (``case.structure``)."""
@@ -143,6 +144,11 @@ class Declaration(Says):
     """Budgets of time; each is a cell of its own."""
     examples: Examples = Examples()
     """How many shapes and values are drawn."""
+    recorded: Annotated[
+        Recorded | None, BeforeValidator(spell_out, json_schema_input_type=Recorded | list[str] | str)
+    ] = None
+    """Of an ONNX file: inputs that somebody ran it with, and the outputs that they got, which are compared in a check
+    of their own. Draws have values of the recorded ranges, and the recorded sizes where no dims are given."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
     depends: Listed[FilesBeside] = []

@@ -77,7 +77,13 @@ _OF_MODULES = ("given", "submodule", "script", "mode", "weights", "prepare", "ca
 
 
 def _onnx_inconsistencies(says: Declaration) -> Iterator[Mistake]:
+    if not says.inputs and says.recorded is None:
+        yield ("inputs",), "inputs: a case has at least one input"
+    if says.recorded is None and any(one.values and one.values.recorded for one in says.inputs.values()):
+        yield ("inputs",), "values: {recorded: true} are those of the recorded data, which recorded names"
     if says.onnx is None:
+        if says.recorded is not None:
+            yield ("recorded",), "recorded data is of an ONNX file, and this case names none under onnx"
         if says.export.onnx is not None and says.export.onnx.file is None:
             yield ("export", "onnx"), "name the file of the model: {onnx: {file: shipped.onnx}}"
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
@@ -68,6 +68,8 @@ class Values(Says):
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     python: DottedName | None = None
     """A function ``f(shape, dims, rng) -> array`` in a Python file beside the case file."""
+    recorded: Literal[True] | None = None
+    """The values of one of the sets that ``recorded`` names, as they stand there."""
 
     def numbers(self) -> Iterator[float]:
         """The numbers that values are made of, where they do not depend on dims."""

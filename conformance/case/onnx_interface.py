@@ -11,12 +11,20 @@ from __future__ import annotations
 
 import glob
 import mmap
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.case.recording import read_around, sizes_in, spell_out, values_around
+from conformance.disk.protobuf import Damaged
+from conformance.disk.protobuf import fields as _fields
+from conformance.disk.protobuf import number as _number
+from conformance.disk.protobuf import signed as _signed
+from conformance.disk.protobuf import text as _text
+from conformance.disk.protobuf import varints as _varints
 from conformance.errors import shown
 
 TYPES = {
@@ -73,6 +81,8 @@ def header(file: Path) -> Header:
             return _model(memoryview(data))
         except (IndexError, UnicodeDecodeError):
             raise NotOnnx("the file is cut off, or is no ONNX model") from None
+        except Damaged:
+            raise NotOnnx("the file is no ONNX model") from None
 
 
 def _model(data: memoryview) -> Header:
@@ -196,65 +206,6 @@ def _tensor(data: memoryview) -> Tensor:
     return Tensor(name, TYPES.get(_number(parts.get(1))), None if shape is None else tuple(dims))
 
 
-# ---- protobuf ------------------------------------------------------------------------------------------------
-
-
-def _fields(data: memoryview | int | None) -> Iterator[tuple[int, memoryview | int]]:
-    """The fields of a message: their numbers, and numbers or bytes. Raises IndexError where the message ends within
-    one, NotOnnx for what protobuf does not know."""
-    if not isinstance(data, memoryview):
-        return
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        kind = key & 7
-        if kind == 0:
-            value, place = _varint(data, place)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            size, place = _varint(data, place)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            raise NotOnnx("the file is no ONNX model")
-        if place + size > len(data):
-            raise IndexError
-        yield key >> 3, data[place : place + size]
-        place += size
-
-
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[place]
-        number |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return number, place
-        if shift > 63:
-            raise NotOnnx("the file is no ONNX model")
-
-
-def _varints(data: memoryview) -> Iterator[int]:
-    place = 0
-    while place < len(data):
-        number, place = _varint(data, place)
-        yield number
-
-
-def _number(value: memoryview | int | None) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _signed(number: int) -> int:
-    return number - 2**64 if number >= 2**63 else number
-
-
-def _text(value: memoryview | int | None) -> str:
-    return str(value, "utf-8") if isinstance(value, memoryview) else ""
-
-
 # ---- what a case need not say --------------------------------------------------------------------------------
 
 
@@ -271,20 +222,61 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     given = said.get("inputs", {})
     if not isinstance(given, dict):
         return dict(said)
+    if "recorded" in said:
+        return _with_recorded(said, folder, told, beside)
     inputs = {**dict(_inputs(name, told, given)), **given}
+    return _filled(said, folder, told, beside, inputs)
+
+
+def _filled(
+    said: Mapping[str, Any], folder: Path, told: Header, beside: Sequence[str], inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Complete what a case says by its file, and by these ``inputs``."""
+    name = said["onnx"]
     dims = dict.fromkeys(_dims(inputs), SIZES) if isinstance(said.get("dims", {}), dict) else {}
     filled = {"runtimes": ["onnxruntime"], "export": {"onnx": [told.opset]}, **said, "inputs": inputs}
     files = [name, *beside, *(file for other in _other(filled) for file in _with_files_beside(folder, other))]
     filled["depends"] = [*_listed(said.get("depends", [])), *map(glob.escape, files)]
     if dims:
         filled["dims"] = {**dims, **said.get("dims", {})}
-    if not inputs:
+    if not inputs and "recorded" not in said:
         raise ValueError(f"{shown(name)} takes no inputs, so that there is nothing to draw")
     names = [tensor.name for tensor in told.outputs]
     plain = all(tensor.dtype and re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name) for tensor in told.outputs)
     if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
+
+
+def _with_recorded(said: Mapping[str, Any], folder: Path, told: Header, beside: Sequence[str]) -> dict[str, Any]:
+    """Complete a case with recorded data: draws go around it, or there are none where nothing can be drawn."""
+    name, given = said["onnx"], said.get("inputs", {})
+    data, files = read_around(said["recorded"], folder / name)
+    recorded = spell_out(said["recorded"])
+    try:
+        inputs = {**dict(_inputs(name, told, given)), **given}
+    except ValueError:  # of an input that cannot be drawn, for which recorded data is all there is
+        inputs = {}
+    for one in inputs.keys() - given.keys():
+        values = values_around([each.inputs.get(one) for each in data.sets])
+        inputs[one] = {**inputs[one], **({"values": values} if values else {})}
+    fixed = all(isinstance(entry, Mapping) and _stays(entry) for entry in inputs.values())
+    if isinstance(recorded, Mapping) and fixed:
+        recorded = {**recorded, "only": True}
+    sizes = sizes_in(inputs, data.sets[0].inputs) if data.sets else {}
+    dims = said.get("dims", {})
+    more = {"trace": {**sizes, **said.get("trace", {})}} if isinstance(dims, dict) and not dims else {}
+    around = {dim: str(size) for dim, size in sizes.items()}
+    return _filled(
+        {**said, **more, "recorded": recorded, "dims": {**around, **dims} if isinstance(dims, dict) else dims},
+        folder, told, [*beside, *(os.path.relpath(file, folder) for file in files)], inputs,
+    )  # fmt: skip
+
+
+def _stays(entry: Mapping[str, Any]) -> bool:
+    """Return whether an input has the recorded values in every draw."""
+    values = entry.get("values")
+    return isinstance(values, Mapping) and bool(values.get("recorded"))
 
 
 def with_shipped(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:

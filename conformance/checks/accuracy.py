@@ -10,6 +10,7 @@ from conformance.arrays import Array
 from conformance.baseline.change import Limits
 from conformance.case.python import describe
 from conformance.case.words import base_of
+from conformance.checks.check_recorded import check_meaning
 from conformance.checks.conversion import converted_model
 from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
@@ -44,6 +45,9 @@ def check_accuracy(run: CellRun) -> None:
     """
     cell, prepared = run.cell, run.prepared
     assert cell.runtime is not None
+    if cell.case.says.recorded is not None:
+        with run.stages("declare", "case"):
+            check_meaning(run)
     stored = run.model()
     if stored.facts.sequences:
         with run.stages("declare", "case"):

@@ -17,7 +17,7 @@ from conformance.plan.catalogue import plan
 from conformance.records.record import Record
 from conformance.worker import memory
 from conformance.worker.isolation import OnWait, Worker
-from conformance.worker.warm import new_worker
+from conformance.worker.warm import new_file_worker
 
 Say: TypeAlias = Callable[[object], None]
 TELLING = 10.0
@@ -63,9 +63,14 @@ def verified(records: Sequence[Record]) -> dict[str, list[str]]:
     """Return the runtimes whose outputs were compared and are right, each with its precisions."""
     right: dict[str, list[str]] = {}
     for record in records:
-        if record.check == "accuracy" and record.status == "passed" and record.examples and record.runtime:
-            right.setdefault(record.runtime, []).append(record.precision)
+        if record.check in _COMPARED and record.status == "passed" and record.examples and record.runtime:
+            words = right.setdefault(record.runtime, [])
+            words += [] if record.precision in words else [record.precision]
     return right
+
+
+_COMPARED = ("accuracy", "recorded")
+"""Checks that compare what a runtime gives."""
 
 
 def run_model(
@@ -93,7 +98,7 @@ def check_models(
     if not models:
         return
     with ExitStack() as stack:
-        workers = [new_worker(memory.share(jobs)).__enter__() for _ in range(jobs)]  # which the pool closes
+        workers = [new_file_worker(memory.share(jobs)).__enter__() for _ in range(jobs)]  # which the pool closes
 
         def driving(worker: Worker) -> Callable[[Model, OnWait, Model | None], CheckedModel]:
             own = runner(worker)

@@ -45,7 +45,9 @@ def working_sizes(case: Case) -> dict[str, str]:
 
             names, sides = list(case.says.dims), _sides(case)
             tried = ({name: SIDE if name in sides else size for name in names} for size in FIRST[:3])
-            middle = next((sizes for sizes in tried if sides and runs(sizes)), None)
+            recorded = {name: case.says.trace[name] for name in names if name in case.says.trace}
+            known = [recorded] if len(recorded) == len(names) else [] if not sides else tried
+            middle = next((sizes for sizes in known if runs(sizes)), None)
             try:
                 return ranges(names, runs, time.monotonic() + SECONDS, middle)
             except LookupError:

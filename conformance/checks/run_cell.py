@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from conformance.checks.accuracy import check_accuracy
 from conformance.checks.alone import fail_replaced
+from conformance.checks.check_recorded import check_recorded
 from conformance.checks.compilation import check_build, check_parse
 from conformance.checks.engine import check_engine
 from conformance.checks.export import check_export
@@ -43,6 +44,7 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
     "parse": check_parse,
     "build": check_build,
     "latency": check_latency,
+    "recorded": check_recorded,
 }
 
 

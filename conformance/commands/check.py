@@ -55,6 +55,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--examples", type=option_types.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
     )
     parser.add_argument(
+        "--data", action="append", default=[], type=Path, metavar="PATH",
+        help="recorded inputs and outputs: a folder, .npz, input_0.pb and output_0.pb, or Polygraphy's .json "
+        "(default: the folders test_data_set_* beside a model); repeatable",
+    )  # fmt: skip
+    parser.add_argument("--recorded", action="store_true", help="run recorded data alone, and draw nothing")
+    parser.add_argument(
         "--output", action="append", default=[], metavar="FORMAT[=FILE]",
         help="json or junit: printed, with all other text on standard error; json=FILE and junit=FILE write a file; "
         "repeatable",
@@ -127,16 +133,16 @@ def _model(file: Path) -> Model:
 def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, say: Say) -> CheckedModel:
     """Check one model, and print each verdict as it comes. Raises UserError for a file that cannot be checked."""
     from conformance.records import text
-    from conformance.worker.warm import new_worker
+    from conformance.worker.warm import new_file_worker
 
-    said = _describe_case(given, model.file, other, say)
+    said = _describe_case(given, model.file, other, say) | _recorded(given, model.file, say)
 
     def see(record: Record) -> None:
         say(_reported(record) if _is_reported(record, given) else text.verdict(record.as_dict()))
         if record.status == "skipped":
             say(f"  {record.reason}")
 
-    with new_worker() as worker:
+    with new_file_worker() as worker:
         runner = _runner(given, worker)
         return _run(model, given, lambda dims: case_with_sizes(model, said, dims, worker, say), runner, see)
 
@@ -149,8 +155,14 @@ def _run(
     from conformance.checks.check_models import run_model
 
     checked = run_model(model, case, runner, see)
-    checked.uncounted = frozenset(record.id for record in checked.records if _is_reported(record, given))
+    foreign = [record for record in checked.records if record.error == _FOREIGN]
+    if foreign:  # the data has to be corrected, and no runtime is wrong
+        checked.refused = f"{model.file}: {foreign[0].reason}"
+    checked.uncounted = frozenset(one.id for one in checked.records if one in foreign or _is_reported(one, given))
     return checked
+
+
+_FOREIGN = "ForeignData"
 
 
 def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) -> list[CheckedModel]:
@@ -161,7 +173,8 @@ def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) ->
     refused: list[CheckedModel] = []
     for model in models:
         try:
-            described[model.file] = _describe_case(given, model.file, None, lambda line: None)
+            said = _describe_case(given, model.file, None, lambda line: None)
+            described[model.file] = said | _recorded(given, model.file, say)
         except UserError as error:
             refused.append(CheckedModel(model, refused=str(error)))
     for line in refused_alike(refused):
@@ -260,6 +273,37 @@ def _describe_case(given: argparse.Namespace, file: Path, other: Path | None, sa
     }  # fmt: skip
 
 
+def _recorded(given: argparse.Namespace, file: Path, say: Say) -> dict[str, Any]:
+    """Return the key ``recorded`` of a case, if there is recorded data: what is named, or what lies beside the model
+    and fits it.
+
+    Raises UserError for named data that cannot be used, and where recorded data alone is to run and there is none.
+    """
+    from conformance.disk.recorded_data import beside, read_recorded
+    from conformance.disk.recorded_tensors import read_interface
+
+    places: list[Path] = list(given.data)
+    if places:
+        data = read_recorded(places, read_interface(file))
+        if data.left_out or not data.sets:
+            raise UserError("\n".join(data.left_out) or f"{file}: there is no set in {', '.join(map(str, places))}")
+    elif folders := beside(file):
+        interface = read_interface(file)
+        for folder in folders:
+            try:
+                data = read_recorded([folder], interface)
+            except UserError as error:
+                say(f"left out {error}")
+                continue
+            for problem in data.left_out:
+                say(f"left out {problem}")
+            places += [folder] if data.sets else []
+    if not places and given.recorded:
+        raise UserError(f"{file}: there is no recorded data beside it that fits; --data PATH says where it is")
+    names = [Path(os.path.relpath(place, file.parent)).as_posix() for place in places]
+    return {"recorded": {"data": names, "only": bool(given.recorded)}} if names else {}
+
+
 def _installed(runtime: str) -> bool:
     from conformance.runtimes import registry
 
@@ -288,7 +332,7 @@ def _report(
     """Print the findings and the result, write the reports that are asked for, and return the exit code."""
     counted = [record for one in checked for record in one.records if record.id not in one.uncounted]
     code = _exit_code(checked)
-    last = _totals(checked) if many else (*_summary(checked[0].records), *_verdict(counted))
+    last = _totals(checked) if many else (*_summary(checked[0].records), *_verdict(checked[0], counted))
     for line in (*blocks(counted), *last):
         say(line)
     if outputs:
@@ -337,10 +381,13 @@ def _totals(checked: Sequence[CheckedModel]) -> Iterator[str]:
     yield "compared with what the files themselves say; how they were exported is not checked"
 
 
-def _verdict(records: Sequence[Record]) -> Iterator[str]:
+def _verdict(one: CheckedModel, records: Sequence[Record]) -> Iterator[str]:
     """Say in which runtimes and precisions the file is right, and what that was compared with."""
     from conformance.checks.check_models import verified
 
+    if one.refused:
+        yield f"refused {one.refused}"
+        return
     right = verified(records)
     if right and not any(record.status == "failed" for record in records):
         told = "; ".join(f"{runtime} in {', '.join(precisions)}" for runtime, precisions in right.items())

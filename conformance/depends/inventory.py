@@ -60,6 +60,7 @@ KEYS: Mapping[str, Matter] = {
     "fails": "verdict",
     "latency": "verdict",
     "examples": "verdict",
+    "recorded": "verdict",
     "needs": "verdict",
     "depends": "export",
 }

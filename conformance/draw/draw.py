@@ -14,6 +14,8 @@ from conformance.case.declaration import Case
 from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
+from conformance.disk.recorded_data import read_recorded
+from conformance.disk.recorded_tensors import read_interface
 from conformance.draw import value_regimes
 from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
@@ -52,6 +54,21 @@ _DRAWING = 16
 """Bytes that drawing takes for each value: two arrays of float64, before there is one of the input's type."""
 
 
+def _recorded_hooks(case: Case) -> dict[str, Callable[..., Any]]:
+    """Return what gives the recorded values of inputs that have these in draws too."""
+    assert case.says.recorded is not None
+    model = case.folder / str(case.says.onnx)
+    places = [case.folder / name for name in case.says.recorded.data]
+    sets = read_recorded(places, read_interface(model)).sets
+
+    def hook(name: str) -> Callable[..., Any]:
+        arrays = [one.inputs[name] for one in sets]
+        return lambda shape, dims, rng: arrays[int(rng.integers(len(arrays)))]
+
+    known = case.says.inputs.items()
+    return {name: hook(name) for name, one in known if one.values is not None and one.values.recorded}
+
+
 class Maker:
     """Makes the arrays of a case's draws."""
 
@@ -64,6 +81,8 @@ class Maker:
             for name, declared in case.says.inputs.items()
             if declared.values is not None and declared.values.python
         }
+        if any(one.values is not None and one.values.recorded for one in case.says.inputs.values()):
+            self._hooks |= _recorded_hooks(case)
 
     def _check_room(self, draw: Draw) -> None:
         shapes = {name: declared.type.at(draw.dims) for name, declared in self._case.says.inputs.items()}

@@ -43,7 +43,8 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
     shape, dtype = declared.type.at(sizes), np.dtype(declared.type.dtype)
     values = declared.values or _STANDARD_NORMAL
     if hook is not None:
-        array = check(call(f"{values.python}", hook, shape, dict(sizes), rng), shape, dtype, f"{values.python}")
+        name = values.python or "recorded data"
+        array = check(call(name, hook, shape, dict(sizes), rng), shape, dtype, name)
     elif values.permutations is not None:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1).astype(dtype)
     elif values.padding is not None:

@@ -33,6 +33,15 @@ def plan(case: Case) -> Iterator[Cell]:
     for exporter, target in case.says.export.exporters.items():
         registers = isinstance(target, TorchScript) and bool(target.symbolics or target.registers)
         for opset in target.opsets:
+            if case.says.recorded is not None:
+                running = (
+                    name
+                    for name in case.says.runtimes
+                    if name in registry.RUNNING and not registry.named(name).builds
+                )
+                yield from (Cell(case, "recorded", exporter, opset, name) for name in running)
+                if case.says.recorded.only:
+                    continue
             yield Cell(case, "export", exporter, opset)
             if registers:
                 yield Cell(case, "registration", exporter, opset)

@@ -58,7 +58,15 @@ class OpenVinoSession:
             if name in inputs
         }
         results = self._model(feed, share_inputs=False, share_outputs=False)
-        return [np.array(results[place]) for place in range(len(self._model.outputs))]
+        return [_typed(port, np.array(results[place])) for place, port in enumerate(self._model.outputs)]
+
+
+def _typed(port: Any, array: Array) -> Array:
+    """Return bfloat16 as such, whose bits OpenVINO gives as those of float16."""
+    if str(port.get_element_type().get_type_name()) != "bf16" or array.dtype != np.float16:
+        return array
+    others: Any = importlib.import_module("ml_dtypes")
+    return array.view(others.bfloat16)
 
 
 def _compiled(model: Path) -> Any:

@@ -20,6 +20,8 @@ from conformance.worker.isolation import Worker
 
 MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.preload_checks")
 """What ``preload`` imports, once for all workers."""
+FOR_FILES = ("onnx", "onnx.reference", "onnxruntime", "hypothesis", "conformance.checks.run_cell")
+"""What ``preload_files`` imports: all that cells of ONNX files need."""
 FOR_DYNAMO = (
     "torch._dynamo", "torch.export._trace", "torch.onnx._internal.exporter._compat",
     "torch._export.passes.replace_with_hop_pass_util", "torch._export.passes._node_metadata_hook",
@@ -39,8 +41,7 @@ def prepare_process() -> None:
     would import dynamo anew.
     """
     torch = or_else(None, lambda: importlib.import_module("torch"))  # a cell that needs it says what is wrong
-    uses.begin()
-    uses.watch_libraries()
+    prepare_for_files()
     if torch is None:
         return
     bars: Any = getattr(torch.hub, "tqdm", None)  # or what PyTorch has in place of tqdm's class, which has no lock
@@ -51,10 +52,21 @@ def prepare_process() -> None:
         torch.set_num_interop_threads(1)
 
 
+def prepare_for_files() -> None:
+    """Prepare a process for cells of ONNX files, which need no torch: importing it takes most of a short check."""
+    uses.begin()
+    uses.watch_libraries()
+
+
 def one_thread() -> None:
     """Have PyTorch, where this process has imported it, compute on one thread: a fork has no others."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+def new_file_worker(memory_gib: float | None = None) -> Worker:
+    """A worker process for cells of ONNX files; on entry to its context the imports of ``FOR_FILES`` begin."""
+    return Worker(["conformance.worker.preload_files"], memory_gib, prepare_for_files)
 
 
 def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Worker:

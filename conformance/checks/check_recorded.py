@@ -1,0 +1,193 @@
+"""The check ``recorded``: a runtime gives the outputs that somebody recorded for recorded inputs.
+
+Recorded outputs are an oracle beside ONNX's evaluator, and a runtime that gives them is right. Where it does not,
+others are run on the same inputs: if one of them gives the recorded outputs, the runtime is wrong; if all agree on
+others, the data is of another model; if nobody gives what anybody else does, nothing can be said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from conformance.arrays import Array
+from conformance.case.recording import Recorded
+from conformance.checks.models import CellRun
+from conformance.compare.recorded_values import Difference, difference, named_tensors
+from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
+from conformance.disk.recorded_tensors import read_interface
+from conformance.errors import Stopped, Unavailable, attempt, summarize, text_of
+from conformance.records.record import Witness
+from conformance.runtimes import Session, opener, registry
+
+WITNESSES = ("onnx-reference", "onnxruntime", "onnxruntime-unoptimized", "openvino")
+"""Runtimes that are asked about a set on which another fails, in this order."""
+FOREIGN = "ForeignData"
+"""The name of the error of recorded data that is another model's."""
+
+_UNSUPPORTED = re.compile(
+    r"NOT_IMPLEMENTED|not (?:yet )?(?:been )?implemented|could not find an implementation|failed to find kernel"
+    r"|is not a registered function/op|under development|unsupported|not supported|no support for"
+    r"|(?:does not|doesn't|don't|can't|cannot) (?:currently )?support|only supports?\b|no conversion rule"
+    r"|max supported ir version|is invalid\.$|wasn't fully converted",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What runtimes say of operators, types and opsets that they do not have."""
+
+
+def check_recorded(run: CellRun) -> None:
+    """Run every recorded set of the case in the runtime of the cell."""
+    cell, says = run.cell, run.cell.case.says.recorded
+    assert cell.runtime is not None and says is not None
+    with run.stages("declare", "case"):
+        sets = recorded_sets(run)
+        file = _model(run)
+    with contextlib.ExitStack() as stack:
+        session = _loaded(run, file, stack)
+        for one in sets:
+            _check_set(run, says, file, session, one)
+    if not run.record.examples:
+        raise Stopped("declare", "NothingVerified", "no recorded set could be compared", "case")
+
+
+def recorded_sets(run: CellRun) -> list[RecordedSet]:
+    """Return the sets that the case names. Raises Stopped for what does not fit its model."""
+    case = run.cell.case
+    assert case.says.recorded is not None
+    interface = read_interface(case.folder / str(case.says.onnx))
+    data = read_recorded([case.folder / name for name in case.says.recorded.data], interface)
+    if data.left_out:
+        raise Stopped("declare", "BadData", data.left_out[0], "case")
+    return [shortened(one, case.folder) for one in data.sets]
+
+
+def check_meaning(run: CellRun) -> None:
+    """Raise Unavailable where what says what a file means does not give the recorded outputs: it is no measure of
+    drawn values then."""
+    says = run.cell.case.says.recorded
+    for one in recorded_sets(run) if says is not None else ():
+        inputs: Any = one.inputs
+        given = attempt(partial(run.reference.afresh, inputs))
+        if says is None or isinstance(given, Exception):  # which is reported of the first draw
+            continue
+        found = difference(given, one.outputs, says.rtol, says.atol)
+        if found is not None:
+            raise Unavailable(
+                f"ONNX's evaluator does not give the recorded outputs ({one.name}: {found.text}), so that nobody "
+                "says what is right for drawn values"
+            )
+
+
+def _model(run: CellRun) -> Path:
+    """Return the model that runs: the file itself, another that the case names, or what is made of it."""
+    case, target = run.cell.case, run.cell.case.says.export.onnx
+    if target is not None and target.simplify:
+        return run.model().file
+    return case.folder / str(case.says.onnx if target is None or target.file is None else target.file)
+
+
+def _loaded(run: CellRun, file: Path, stack: contextlib.ExitStack) -> Session:
+    cell = run.cell
+    assert cell.runtime is not None
+    entry = registry.named(cell.runtime)
+    config = run.config() if "config" in entry.takes else {}
+    try:
+        with run.stages("load", "runtime"):
+            return stack.enter_context(opener(cell.runtime, None, config)(file, run.libraries()))
+    except Stopped as stop:
+        raise _if_supported(cell.runtime, stop) from stop
+
+
+def _if_supported(runtime: str, stop: Stopped) -> Stopped:
+    """Return the failure. Raises Unavailable where the runtime has no kernel, type or opset that the model needs."""
+    said = stop.reason if stop.__cause__ is None else f"{type(stop.__cause__).__name__}: {text_of(stop.__cause__)}"
+    telling = [line for line in said.splitlines() if _UNSUPPORTED.search(line)]
+    if telling:
+        title = registry.named(runtime).title
+        raise Unavailable(f"{title} does not support the model: {' '.join(telling[-1].split())[:300]}") from stop
+    return stop
+
+
+def _check_set(run: CellRun, says: Recorded, file: Path, session: Session, one: RecordedSet) -> None:
+    """Compare what the session gives for one set. Raises Stopped where it is not what was recorded."""
+    assert run.cell.runtime is not None
+    inputs: Any = one.inputs
+    try:
+        with run.stages("run", "runtime"):
+            got = session.run(inputs)
+    except Stopped as stop:
+        stop = _if_supported(run.cell.runtime, stop)
+        stop.reason = f"{one.name}: {stop.reason}"
+        raise _judged(run, says, file, one, stop, None) from stop
+    with run.stages("compare", "runtime"):
+        found = difference(got, one.outputs, says.rtol, says.atol)
+    if found is None:
+        run.record.examples += 1
+        return
+    raise _judged(run, says, file, one, _wrong(found, one), got)
+
+
+def _wrong(found: Difference, one: RecordedSet) -> Stopped:
+    return Stopped("compare", found.error, f"{one.name}: {found.text}", "runtime")
+
+
+def _judged(
+    run: CellRun, says: Recorded, file: Path, one: RecordedSet, stop: Stopped, got: Sequence[Array] | None
+) -> Stopped:
+    """Return the failure with who is at fault by what others give for the same inputs.
+
+    Raises Unavailable where nobody can say whether the recorded outputs are those of the model.
+    """
+    answers: list[Witness] = []
+    others: list[Sequence[Array]] = []
+    for name in WITNESSES:
+        if name == run.cell.runtime or registry.absence(name) is not None:
+            continue
+        given = attempt(partial(_outputs, name, file, one))
+        if isinstance(given, Exception):
+            answers.append(Witness(name, "abstains", reason=summarize(given)))
+        elif difference(given, one.outputs, says.rtol, says.atol) is None:
+            answers.append(Witness(name, "agrees"))
+        else:
+            others.append(given)
+            alike = got is not None and difference(got, _named(given, one), says.rtol, says.atol) is None
+            answers.append(Witness(name, "wrong" if alike else "otherwise"))
+    stop.details["witnesses"] = [answer.as_dict() for answer in answers]
+    said = {answer.answer for answer in answers}
+    if "agrees" in said:
+        stop.fault = "runtime"
+    elif "wrong" in said and "otherwise" not in said:
+        text = (
+            f"{stop.reason}; others give the same for these inputs, so that the recorded outputs are not this model's"
+        )
+        stop = Stopped("declare", FOREIGN, text, "case")
+    elif "otherwise" in said or "wrong" in said:
+        raise Unavailable(
+            f"nobody gives the recorded outputs: {stop.reason}; {_listed(answers)}: the model is random, leaves it "
+            "open, or the data is another model's"
+        )
+    else:
+        stop.fault = None
+    return stop
+
+
+def _named(given: Sequence[Array], one: RecordedSet) -> dict[str, Any]:
+    """Return outputs under the names of the recorded ones, where there are as many."""
+    names = [name for name, _ in named_tensors(one.outputs)]
+    return {names[at] if at < len(names) else f"{at}": array for at, array in enumerate(given)}
+
+
+def _listed(answers: Sequence[Witness]) -> str:
+    asked = [registry.named(one.runtime).title for one in answers if one.answer != "abstains"]
+    return f"{' and '.join(asked)} give others" if asked else "nobody else runs it"
+
+
+def _outputs(name: str, file: Path, one: RecordedSet) -> Sequence[Array]:
+    """Return what another runtime gives for a set."""
+    inputs: Any = one.inputs
+    with opener(name)(file, []) as session:
+        return session.run(inputs)
