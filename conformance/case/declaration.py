@@ -147,8 +147,8 @@ class Declaration(Says):
     recorded: Annotated[
         Recorded | None, BeforeValidator(spell_out, json_schema_input_type=Recorded | list[str] | str)
     ] = None
-    """Of an ONNX file: inputs that somebody ran it with, and the outputs that they got, which are compared in a check
-    of their own. Draws have values of the recorded ranges, and the recorded sizes where no dims are given."""
+    """Of an ONNX file: inputs and outputs that somebody recorded, which are compared in a check of their own. Draws
+    have values of the recorded ranges, and the recorded sizes where no dims are given."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
     depends: Listed[FilesBeside] = []

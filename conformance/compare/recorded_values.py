@@ -1,7 +1,7 @@
 """Compare what a runtime gives with outputs that somebody recorded, as ONNX's own tests do.
 
-Floats by a relative and an absolute tolerance, NaN with NaN and each infinity with itself; whole numbers, bools and
-texts exactly.
+Floats by a relative and an absolute tolerance, of types with few bits at least two steps of their last one; NaN with
+NaN and each infinity with itself; whole numbers, bools and texts exactly.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
+
+
+_STEPS = {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float8_e4m3fnuz": 2**-3,
+          "float8_e5m2": 2**-2, "float8_e5m2fnuz": 2**-2}  # fmt: skip
+"""The step from 1 to the next number, of types of which that is about as large as what ONNX's tests allow: a value
+that is rounded once more is no wrong one."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ def _of_arrays(got: Array, wanted: Array, rtol: float, atol: float, called: str)
     if wanted.dtype.kind in "biu" or wanted.dtype == object:
         far, limit = np.where(got != wanted, np.inf, 0.0), "which is exact"
     else:
+        rtol = max(rtol, 2 * _STEPS.get(wanted.dtype.name, 0.0))
         far, limit = _beyond(got, wanted, rtol, atol), f"rtol {rtol:g}, atol {atol:g}"
     wrong = far > 1
     if not np.any(wrong):

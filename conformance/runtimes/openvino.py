@@ -62,11 +62,11 @@ class OpenVinoSession:
 
 
 def _typed(port: Any, array: Array) -> Array:
-    """Return bfloat16 as such, whose bits OpenVINO gives as those of float16."""
+    """Return bfloat16 as such, whose values OpenVINO gives in float16."""
     if str(port.get_element_type().get_type_name()) != "bf16" or array.dtype != np.float16:
         return array
     others: Any = importlib.import_module("ml_dtypes")
-    return array.view(others.bfloat16)
+    return array.astype(others.bfloat16)
 
 
 def _compiled(model: Path) -> Any:
