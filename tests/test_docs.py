@@ -31,9 +31,8 @@ OPTIONS_OF_OTHERS = (
 """Of pip, venv, benchmarks, benchmarks/bindings.py, pytest-random-order, pytest's cache, Dask and podman."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
-    "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-inputs", "--save-outputs",
-    "--trt",
-    "--val-range",
+    "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-inputs",
+    "--save-outputs", "--trt", "--val-range",
 )  # fmt: skip
 """And of optimum-cli, which docs/guides/coming-from.md puts beside those of this project."""
 _BLOCK = r"^```yaml\n(.*?)^```"

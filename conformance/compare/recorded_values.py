@@ -14,7 +14,6 @@ import numpy as np
 
 from conformance.arrays import Array
 
-
 _STEPS = {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float8_e4m3fnuz": 2**-3,
           "float8_e5m2": 2**-2, "float8_e5m2fnuz": 2**-2}  # fmt: skip
 """The step from 1 to the next number, of types of which that is about as large as what ONNX's tests allow: a value
