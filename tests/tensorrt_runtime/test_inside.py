@@ -9,7 +9,7 @@ import pytest
 from conformance.cli import main
 from conformance.errors import Unavailable
 from conformance.runtimes.inner_tensors import values
-from conformance.runtimes.tensorrt import debug_listener, inside
+from conformance.runtimes.tensorrt import debug_listener, engine_tensors
 from tests.kit.cases import write_case
 from tests.kit.models import model_of
 from tests.kit.networks import FP16, PYTHON, network, wrong
@@ -55,11 +55,11 @@ def test_an_address_may_be_a_capsule():
 
 def test_a_tensorrt_that_cannot_show_them_says_since_when_it_is_possible(double):
     double("8.6.0")
-    assert "10.11 or later can" in (inside.absence() or "")
+    assert "10.11 or later can" in (engine_tensors.absence() or "")
     with pytest.raises(Unavailable, match=r"TensorRT 8\.6\.0 cannot show the tensors inside"):
-        inside.values(onnx.ModelProto(), [], (), {})
+        engine_tensors.values(onnx.ModelProto(), [], (), {})
     double("8.6.0", fault="nogpu")
-    assert (inside.absence() or "").startswith("no GPU")
+    assert (engine_tensors.absence() or "").startswith("no GPU")
 
 
 # ---- conformance align --runtime tensorrt ----------------------------------------------------------------

@@ -92,8 +92,7 @@ class TensorRTSession:
             raise
 
     def _describe(self, graph: Any, size: int) -> None:
-        """Reads the names and dtypes of inputs and outputs; ``arithmetic`` gets what the record says of the engine,
-        which has ``size`` bytes."""
+        """Read names and dtypes; ``arithmetic`` gets what the record says of the engine, which has ``size`` bytes."""
         trt, build = self._trt, self._build
         self._outputs = [output.name for output in graph.output]
         self._inputs = [name for name in self._names() if self._mode(name) == trt.TensorIOMode.INPUT]
@@ -156,7 +155,6 @@ class TensorRTSession:
     # ---- running -------------------------------------------------------------------------------------
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """All outputs in graph order; arrays of the graph's input dtypes, keyed by graph input name."""
         with ending_if_lost():
             return self._run(inputs)
 
@@ -298,8 +296,7 @@ class TensorRTSession:
         return sorted(layers, key=lambda layer: -float(str(layer["ms"])))
 
     def close(self) -> None:
-        """Frees all that the session has on the device, while the device's context is current. Whoever then still
-        holds the session, as a traceback may, holds no memory of the device."""
+        """Free all that the session has on the device, though a traceback may hold the session itself."""
         try:
             self._stream.synchronize()
         finally:
