@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from conformance.errors import Stopped, Unavailable
+from conformance.records.explanation import add
 from conformance.records.record import Record
 from conformance.records.record_types import Compiled, Node, Refused
 from conformance.runtimes.tensorrt.refusals import Refusal
@@ -68,9 +69,8 @@ def stop(refusing: Refusing, fault: str, taken: Sequence[str] = ()) -> Stopped |
     first = trial.refusals[0] if trial.refusals else None
     if first is not None and first.operator:
         why = f"{first.code}: {first.text}"
-        stopped.details["parts_at"] = Node(
-            operator=first.operator, node=first.node, line=first.line, how="refused", why=why
-        )
+        node = Node(operator=first.operator, node=first.node, line=first.line, how="refused", why=why)
+        return add(stopped, {"parts_at": node})
     return stopped
 
 

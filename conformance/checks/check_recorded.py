@@ -21,6 +21,7 @@ from conformance.compare.recorded_values import Difference, difference, named_te
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
 from conformance.disk.recorded_tensors import read_interface
 from conformance.errors import Stopped, Unavailable, attempt, summarize, text_of
+from conformance.records.explanation import add
 from conformance.records.record import Witness
 from conformance.runtimes import Session, opener, registry
 
@@ -156,7 +157,7 @@ def _judged(
             others.append(given)
             alike = got is not None and difference(got, _named(given, one), says.rtol, says.atol) is None
             answers.append(Witness(name, "wrong" if alike else "otherwise"))
-    stop.details["witnesses"] = [answer.as_dict() for answer in answers]
+    add(stop, {"witnesses": [answer.as_dict() for answer in answers]})
     said = {answer.answer for answer in answers}
     if "agrees" in said:
         stop.fault = "runtime"
