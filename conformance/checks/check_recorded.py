@@ -21,7 +21,7 @@ from conformance.compare.recorded_values import Difference, difference, named_te
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
 from conformance.disk.recorded_tensors import read_interface
 from conformance.errors import Stopped, Unavailable, attempt, summarize, text_of
-from conformance.records.explanation import add
+from conformance.records.explanation import Explanation, blame
 from conformance.records.record import Witness
 from conformance.runtimes import Session, opener, registry
 
@@ -157,23 +157,20 @@ def _judged(
             others.append(given)
             alike = got is not None and difference(got, _named(given, one), says.rtol, says.atol) is None
             answers.append(Witness(name, "wrong" if alike else "otherwise"))
-    add(stop, {"witnesses": [answer.as_dict() for answer in answers]})
     said = {answer.answer for answer in answers}
     if "agrees" in said:
-        stop.fault = "runtime"
-    elif "wrong" in said and "otherwise" not in said:
+        return blame(stop, Explanation("runtime", None, tuple(answers)))
+    if "wrong" in said and "otherwise" not in said:
         text = (
             f"{stop.reason}; others give the same for these inputs, so that the recorded outputs are not this model's"
         )
-        stop = Stopped("declare", FOREIGN, text, "case")
-    elif "otherwise" in said or "wrong" in said:
+        return blame(Stopped("declare", FOREIGN, text), Explanation("case", None, tuple(answers)))
+    if "otherwise" in said or "wrong" in said:
         raise Unavailable(
             f"nobody gives the recorded outputs: {stop.reason}; {_listed(answers)}: the model is random, leaves it "
             "open, or the data is another model's"
         )
-    else:
-        stop.fault = None
-    return stop
+    return blame(stop, Explanation(None, None, tuple(answers)))
 
 
 def _named(given: Sequence[Array], one: RecordedSet) -> dict[str, Any]:
