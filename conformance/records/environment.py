@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import platform
 from functools import cache
@@ -31,10 +32,11 @@ def environment(flags: list[str]) -> dict[str, Any]:
 
 
 def gpu() -> dict[str, Any] | None:
-    """The GPU that TensorRT would run on; None where there is none, or nothing to ask."""
+    """The GPU that TensorRT would run on; None where there is none, or no TensorRT, without which asking would only
+    take time."""
     from conformance.runtimes.tensorrt.driver import find_driver
 
-    if find_driver() is None:
+    if importlib.util.find_spec("tensorrt") is None or find_driver() is None:
         return None
     from conformance.runtimes.tensorrt.device import facts
 

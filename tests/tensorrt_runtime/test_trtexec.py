@@ -8,7 +8,8 @@ import pytest
 from conformance.records.details import details
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build_options import Build, Options
-from conformance.runtimes.tensorrt.trtexec import tensorrt_rtx, trtexec
+from conformance.runtimes.tensorrt.rtx import Job
+from conformance.runtimes.tensorrt.trtexec import rtx_commands, tensorrt_rtx, trtexec
 from tests.kit.cases import say
 from tests.kit.models import model_of
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, LINEAR, PRECISIONS, run, saved
@@ -50,6 +51,13 @@ def test_a_name_that_means_something_to_a_shell_or_to_trtexec_is_quoted_for_both
 def test_an_engine_of_tensorrt_for_rtx_is_built_for_its_target(tmp_path):
     told = shlex.split(tensorrt_rtx(tmp_path / "model.onnx", BATCHES, graph_of("float[N,3] x"), "sm120"))
     assert told[0] == "tensorrt_rtx" and told[-2:] == ["--computeCapabilities=120", "--skipInference"]
+
+
+def test_each_build_for_rtx_has_a_command_and_parsing_has_none(tmp_path):
+    model = saved(tmp_path, AFFINE)
+    told = rtx_commands(model, [Job(), Job(BATCHES, "sm80"), Job(BATCHES, "sm89")])
+    assert [shlex.split(command)[-2] for command in told] == ["--computeCapabilities=80", "--computeCapabilities=89"]
+    assert all("--maxShapes=x:4x3" in shlex.split(command) for command in told)
 
 
 @pytest.mark.parametrize("release, precision, typed", [

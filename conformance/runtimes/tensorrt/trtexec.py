@@ -15,6 +15,7 @@ from typing import Any
 from conformance.errors import display_path
 from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
 from conformance.runtimes.tensorrt.build_options import Build, Shape
+from conformance.runtimes.tensorrt.rtx import Job
 
 _PLAIN = re.compile(r"[\w./-]+")
 """Names of inputs that trtexec takes as they are; it takes others between single quotes."""
@@ -36,12 +37,21 @@ def trtexec(model: Path, build: Build, graph: Any, typed: Sequence[str]) -> str:
 
 def tensorrt_rtx(model: Path, build: Build, graph: Any, target: str) -> str:
     """Return the command, for a shell, by which ``tensorrt_rtx`` builds an engine for a target such as ``sm80``. Its
-    networks are always strongly typed."""
+    networks are always strongly typed. NVIDIA documents no options of this tool for workspace, effort and TF32."""
     number = target.removeprefix("sm")
     return shlex.join([
-        "tensorrt_rtx", *_of_model(model), *_of_shapes(build, graph), *_of_builder(build),
-        f"--computeCapabilities={number}", "--skipInference",
+        "tensorrt_rtx", *_of_model(model), *_of_shapes(build, graph), f"--computeCapabilities={number}",
+        "--skipInference",
     ])  # fmt: skip
+
+
+def rtx_commands(model: Path, jobs: Sequence[Job]) -> list[str]:
+    """Return the commands that do the jobs which build an engine, for a record's ``compiled``."""
+    import onnx
+
+    builds = [(job.build, job.target) for job in jobs if job.build is not None]
+    graph = onnx.load(model, load_external_data=False).graph if builds else None
+    return [tensorrt_rtx(model, build, graph, target) for build, target in builds]
 
 
 def typing_options(trt: Any, graph: Any) -> list[str]:
