@@ -54,8 +54,8 @@ SITES = ("site-packages", "dist-packages")
 
 EVERYWHERE = frozenset({
     "torch", "torchvision", "torchgen", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "onnxsim",
-    "openvino", "tensorrt", "pycuda", "cuda", "sympy", "mpmath", "hypothesis", "triton", "ml_dtypes", "google",
-    "networkx", "tqdm",
+    "openvino", "tensorrt", "pycuda", "sympy", "mpmath", "hypothesis", "triton", "ml_dtypes", "google", "networkx",
+    "tqdm",
 })  # fmt: skip
 """Packages that cells use whatever their cases say."""
 
