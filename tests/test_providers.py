@@ -161,7 +161,7 @@ def test_a_session_takes_the_provider_from_its_devices(library, monkeypatch, tmp
     bench = Bench(tmp_path, tmp_path / "store")
     body = say("forward: torch.sin(x)", 'inputs: {x: "float32[batch, 3]"}', "export: {torchscript: [17]}")
     bench.run_cell(bench.cell(f"{body}\ndims: {{batch: 1..4}}"))
-    (model,) = bench.store.glob("*/model.onnx")
+    model = next(bench.store.glob("*/model.onnx"))
     cpu = [device for device in onnxruntime.get_ep_devices() if device.ep_name == "CPUExecutionProvider"]
     asked: list[str] = []
 
