@@ -105,7 +105,8 @@ class IExecutionContext:
 
     @property
     def _watches(self) -> bool:
-        on = bool(self.unfused_tensors_debug_state) and vars(self).get("_listener") is not None
+        # nobody can set a listener where the version has no such tensors
+        on = vars(self).get("_listener") is not None and bool(self.unfused_tensors_debug_state)
         return on and bool(self._engine._header["watched"])
 
     def _show(self, stream: int) -> None:
