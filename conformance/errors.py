@@ -135,6 +135,14 @@ class Stopped(Exception):
         """Further fields of the record: what is known where it is raised, and what ``records.explanation`` adds."""
 
 
+class Undecided(Stopped):
+    """Nobody can say what is right for one example, as where its inputs break the rules of an operator.
+
+    Cause: what computes the meaning of a file raises for these inputs. Remedy: none is needed, the example gives no
+    verdict; where no example does, the cell is skipped with the reason.
+    """
+
+
 @contextlib.contextmanager
 def stopping(stage: str, fault: str, say: Callable[[Exception], str], error: str | None = None) -> Iterator[None]:
     """Raise Stopped for what the code of others raises inside the block, with the text that ``say`` makes of it.

@@ -9,6 +9,9 @@ from onnx import TensorProto, helper
 from conformance.export.float64_model import in_float64
 from conformance.export.rounded_file import ArrayUnits, RoundedSession
 from conformance.export.rounding import Rounding, Units
+from conformance.export.written_out import COMPOSITE, write_out_operators
+from conformance.runtimes.onnxreference import ReferenceSession
+from tests.kit.models import model_of
 from tests.kit.runs import run_command
 
 pytestmark = pytest.mark.smoke
@@ -57,3 +60,25 @@ def test_an_order_on_which_rounding_decides_accuses_no_runtime(tmp_path):
     told = run_command(tmp_path, "check", "net.onnx", "--precision", "fp32", "--examples", "64")
     assert "FAILED  accuracy[net-onnx-op17-onnxruntime-fp32]" not in told.text, told.text
     assert "passed  accuracy[net-onnx-op17-onnxruntime-fp32]" in told.text
+
+
+@pytest.mark.parametrize("node", ["y = LogSoftmax (x)", "y = ReduceLogSumExp <keepdims = 1> (x, axes)",
+                                  "y = LayerNormalization (x, scale)"])  # fmt: skip
+def test_operators_that_onnx_defines_by_functions_are_written_out(node):
+    made = model_of(f"net (float[2, 5] x) => (float[a, b] y) {{ {node} }}", 18,
+                    axes=np.array([1]), scale=np.ones(5, np.float32))  # fmt: skip
+    written = write_out_operators(made, COMPOSITE)
+    assert written.functions and not made.functions
+    x = {"x": np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)}
+    (own,), (of_steps,) = ReferenceSession(made).run(x), ReferenceSession(written).run(x)
+    assert own == pytest.approx(of_steps, rel=1e-5)
+
+
+def test_how_far_a_transform_is_off_is_a_matter_of_all_of_its_signal():
+    made = model_of("net (float[1, 64, 1] x) => (float[1, 64, 2] y) { y = DFT (x) }", 20)
+    session = RoundedSession(in_float64(made))
+    x = {"x": np.ones((1, 64, 1))}
+    exact, moved = session.run(x), session.run(x, Rounding(24, 0))
+    off = np.abs(exact[0] - moved[0])
+    assert off[0, 5].max() > 1e-7, "a value that is zero moves, as 64 terms of size 1 cancel out"
+    assert off.max() < 1e-4

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 
 from conformance.case.dims import Expression
 from conformance.case.field_types import DottedName, Says, Size, Type, Word, with_key
-from conformance.case.limits import DRAWN
+from conformance.case.limits import DRAWN, ENTRIES
 from conformance.errors import shown
 
 
@@ -66,14 +66,20 @@ class Values(Says):
     one, and those behind them hide."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
+    exactly: Annotated[list[float], Field(min_length=0, max_length=ENTRIES)] | None = None
+    """The numbers themselves, in order, as many as the input has; one stands for all."""
     python: DottedName | None = None
     """A function ``f(shape, dims, rng) -> array`` in a Python file beside the case file."""
     recorded: Literal[True] | None = None
     """The values of one of the sets that ``recorded`` names, as they stand there."""
 
+    by_graph: int | None = Field(None, ge=0)
+    """Of an input of an ONNX file, which is the default: values by the rules of the operators that read it, such as
+    axes within the rank. Where no rule is known, whole numbers from 0 to this one."""
+
     def numbers(self) -> Iterator[float]:
         """The numbers that values are made of, where they do not depend on dims."""
-        yield from (*(self.choice or ()), *(self.padding or ()))
+        yield from (*(self.choice or ()), *(self.padding or ()), *(self.exactly or ()))
         for between in (self.uniform, self.integers):
             yield from (end for end in (between.constants if between else ()) if end is not None)
         if self.normal is not None:
@@ -93,6 +99,11 @@ class Input(Says):
     they may be indices."""
     as_: Word | None = Field(None, alias="as")
     """Pass the input by this keyword instead of by position."""
+
+    @property
+    def is_drafted(self) -> bool:
+        """Return whether nobody has said what values the input has: those of a file are by its graph."""
+        return self.values is None or self.values.by_graph is not None
 
     @property
     def is_flag(self) -> bool:

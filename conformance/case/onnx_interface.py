@@ -24,8 +24,7 @@ from conformance.disk.protobuf import fields as _fields
 from conformance.disk.protobuf import number as _number
 from conformance.disk.protobuf import signed as _signed
 from conformance.disk.protobuf import text as _text
-from conformance.disk.protobuf import varints as _varints
-from conformance.errors import shown
+from conformance.errors import did_you_mean, shown
 
 TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -49,16 +48,11 @@ class Tensor:
 
 @dataclass
 class Header:
-    """Hold the interface of a model as its file has it.
-
-    Lookups are by the input of ``Gather`` nodes whose data is an initializer: the size of the axis that the indices
-    go along.
-    """
+    """Hold the interface of a model as its file has it."""
 
     opset: int = 0
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
-    lookups: dict[str, int] = field(default_factory=dict)
     beside: dict[str, int] = field(default_factory=dict)
     """The files beside it that hold values of tensors, wherever in the model these are, with the bytes that they have
     at least."""
@@ -140,53 +134,17 @@ def _beside(tensor: memoryview) -> Iterator[tuple[str, int]]:
 
 
 def _graph(data: memoryview, told: Header) -> None:
-    constants: dict[str, tuple[int, ...]] = {}
-    gathers: list[tuple[list[str], int]] = []
+    constants = set[str]()
     for number, value in _fields(data):
         if not isinstance(value, memoryview):
             continue
-        if number == 1:
-            gathers += _gather(value)
-        elif number == 5:
-            name, dims = _initializer(value)
-            constants[name] = dims
+        if number == 5:
+            constants.add(_text(dict(_fields(value)).get(8)))
         elif number == 11:
             told.inputs.append(_tensor(value))
         elif number == 12:
             told.outputs.append(_tensor(value))
     told.inputs = [tensor for tensor in told.inputs if tensor.name not in constants]  # below opset 13, weights too
-    for (source, indices, *_), axis in gathers:
-        if -len(constants.get(source, ())) <= axis < len(constants.get(source, ())):
-            size = constants[source][axis]
-            told.lookups[indices] = min(size, told.lookups.get(indices, size))
-
-
-def _gather(node: memoryview) -> Iterator[tuple[list[str], int]]:
-    """The inputs and the axis of a Gather node."""
-    inputs: list[str] = []
-    operator, axis = "", 0
-    for number, value in _fields(node):
-        if number == 1:
-            inputs.append(_text(value))
-        elif number == 4:
-            operator = _text(value)
-        elif number == 5 and isinstance(value, memoryview):
-            attribute = dict(_fields(value))
-            if _text(attribute.get(1)) == "axis":
-                axis = _signed(_number(attribute.get(3)))
-    if operator == "Gather" and len(inputs) == 2:
-        yield inputs, axis
-
-
-def _initializer(data: memoryview) -> tuple[str, tuple[int, ...]]:
-    """The name and the dims."""
-    name, dims = "", list[int]()
-    for number, value in _fields(data):
-        if number == 1:
-            dims += [_number(value)] if isinstance(value, int) else [*_varints(value)]
-        elif number == 8:
-            name = _text(value)
-    return name, tuple(dims)
 
 
 def _tensor(data: memoryview) -> Tensor:
@@ -354,9 +312,37 @@ def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str
         sizes = [_size(tensor.name, axis, size) for axis, size in enumerate(tensor.shape)]
         entry: dict[str, Any] = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}
         if tensor.dtype.lstrip("u").startswith("int"):
-            high = told.lookups.get(tensor.name, LARGEST_WHOLE + 1) - 1
-            entry["values"] = {"integers": {"low": 0, "high": max(high, 0)}}
+            entry["values"] = {"by_graph": LARGEST_WHOLE}
         yield tensor.name, entry
+
+
+def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what a case says of inputs whose values are given as texts: ``1,3,4`` or ``-1``. An open dim of an input
+    with one dim is as long as its values.
+
+    ValueError for an input that the file does not have, and for what are no numbers.
+    """
+    tensors = {tensor.name: tensor for tensor in told.inputs}
+    entries: dict[str, dict[str, Any]] = {}
+    for name, text in given.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            raise ValueError(f"there is no input {shown(name)}{did_you_mean(name, tensors)}")
+        if tensor.dtype is None or tensor.shape is None:
+            raise ValueError(f"the input {name} has a type of which no values can be given")
+        numbers = [_as_number(name, word) for word in text.split(",") if word.strip()]
+        sizes: Sequence[int | str] = tensor.shape if len(tensor.shape) != 1 else [len(numbers)]
+        written = ", ".join(_size(name, axis, size) for axis, size in enumerate(sizes))
+        entries[name] = {"type": f"{tensor.dtype}[{written}]", "values": {"exactly": numbers}}
+    return entries
+
+
+def _as_number(name: str, word: str) -> float:
+    word = {"true": "1", "false": "0"}.get(word.strip().lower(), word.strip())
+    try:
+        return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
+    except ValueError:
+        raise ValueError(f"{name}={shown(word)}: the values of an input are numbers, as in {name}=1,3,4") from None
 
 
 def _size(name: str, axis: int, size: int | str) -> str:

@@ -69,6 +69,7 @@ def check_accuracy(run: CellRun) -> None:
         explainer = CaseExplainer(run, verify, stored, converted)
         try:
             if stopped is not None:
+                explainer.check_counts(stopped)
                 raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped)
             assert session is not None
             _note_arithmetic(run, session, model, kept)

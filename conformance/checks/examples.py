@@ -22,6 +22,7 @@ from conformance.plan.expected import apart, declared, expectations, on_host, ow
 from conformance.records.details import left_open
 from conformance.records.explanation import Shows, add, blame, note, reconsider, unexplained
 from conformance.records.record import FLOAT64, Witness
+from conformance.records.record_types import Warned
 from conformance.records.settle import MARGIN
 from conformance.verdict.comparer import WrongAnswer, count, find_vacuous, tried, vacuous_failure, worst_dict
 from conformance.verdict.example import Example
@@ -36,6 +37,8 @@ class Examples:
         self._apart = on_host(apart(cell), run.settings.instructions)
         self._specials_shown = False
         self._first = draws.first()
+        self._undecided: list[str] = []
+        """Why nobody can say what is right, of each example of which that is so."""
         self._outputs: list[Array] = []
         """What PyTorch gives for the first draw."""
         # Whether a converted model loses too much on the case's values is for the check ``fidelity`` to say.
@@ -54,6 +57,8 @@ class Examples:
             outcomes = self._verify.each(self._undeclared(), one_by_one=bool(expectations(self._cell)))
             for example, comparison in tried(self._record, outcomes, self._explain):
                 sizes.see(example.draw, comparison)
+                if comparison.verdict == "nothing" and comparison.text is not None:
+                    self._undecided.append(comparison.text)
                 plain = example.draw.regime == "plain"
                 self._specials_shown |= comparison.verdict == "verified" and example.draw.regime != "signed zero"
                 if _is_weak(comparison) and plain and self._conditioned and weak is None:
@@ -88,6 +93,7 @@ class Examples:
                 yield self._verify.example(draw)
 
     def _explain(self, example: Example, stop: Stopped) -> Stopped:
+        self._explainer.check_counts(stop, example)
         try:
             self._check_repeats(suspected=True)
         except Stopped as random:  # then there is no right answer, and no runtime to blame
@@ -191,6 +197,7 @@ class Examples:
         draw, record.draw = record.draw, None  # what follows is not about one draw
         if self._cell.check == "specials" and not self._specials_shown and not self._asked_for_specials():
             raise Unavailable(f"{self._why_not_shown()}. specials: true would insist")
+        self._note_undecided()
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
@@ -206,8 +213,13 @@ class Examples:
             raise self._explainer.blamed(self._verify.example(stop.draw), stop) from stop
         assert self._verify.vacuity is not None
         excused = {index for index, output in enumerate(self._verify.outputs()) if output.shows_nothing}
+        excused |= {*self._verify.reference.value_free()}  # all that there is to compare is right
         output = find_vacuous(self._verify.vacuity, excused) if says.vacuous is None else None
         if output is not None:
+            if self._is_drafted():
+                self._note_vacuous(output, self._verify.vacuity.findings().keys() - excused)
+                record.draw = draw
+                return
             if self._mostly_nothing() and not self._asked_for_specials():
                 draws = record.nothing + record.examples
                 raise Unavailable(
@@ -219,6 +231,29 @@ class Examples:
                 raise unexplained(vacuous, known="case")
             raise add(vacuous, self._advice(vacuous, output, self._verify.vacuity.findings().keys() - excused))
         record.draw = draw
+
+    def _note_undecided(self) -> None:
+        """Note how many examples nobody can judge; Unavailable where these are all that have no verdict."""
+        record, count = self._record, len(self._undecided)
+        if count and not record.examples:
+            raise Unavailable(self._undecided[0])
+        if count:
+            text = f"{count} of {count + record.examples} examples have no verdict: {self._undecided[0]}"
+            record.warnings = [*record.warnings, {"name": "reference", "error": "Undecided", "text": text}]
+
+    def _is_drafted(self) -> bool:
+        """Return whether the case is a file about whose inputs nobody has said anything."""
+        says = self._cell.case.says
+        return says.onnx is not None and all(entry.is_drafted for entry in says.inputs.values())
+
+    def _note_vacuous(self, output: int, vacuous: Collection[int]) -> None:
+        """Note that outputs of a file show nothing, ``output`` first; Unavailable where none shows anything."""
+        assert self._verify.vacuity is not None
+        reason = vacuous_failure(self._record, self._verify.vacuity, output).reason
+        if len(vacuous) >= len(self._verify.vacuity):
+            raise Unavailable(f"{reason}: the values that were drawn do not show whether the runtime is right")
+        warning: Warned = {"name": "vacuous", "error": "Vacuous", "text": reason}
+        self._record.warnings = [*self._record.warnings, warning]
 
     def _why_not_shown(self) -> str:
         """Why no draw of specials verified anything."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from conformance.arrays import Inputs
+from conformance.arrays import Array, Inputs
 from conformance.case.words import base_of
 from conformance.checks.conditioning import computes
 from conformance.checks.models import CellRun
@@ -17,11 +17,12 @@ from conformance.checks.verify import Verifier
 from conformance.draw.draw import seed_of
 from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
-from conformance.errors import Details, Stopped
+from conformance.errors import Details, Stopped, Unavailable
 from conformance.export.model_store import Stored
-from conformance.records.explanation import Explanation, Failure, Shows, greatest
+from conformance.records.explanation import Explanation, Failure, Shows, greatest, kernels
 from conformance.records.record import Witness
 from conformance.runtimes import registry
+from conformance.runtimes.unsupported import refusal
 from conformance.verdict import blame, loss, saturation
 from conformance.verdict.blame import Inquiry, Suspect
 from conformance.verdict.comparer import Ask, Explainer
@@ -39,11 +40,65 @@ class CaseExplainer(Explainer):
     def __init__(self, run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> None:
         """``stored`` is the exported model of the cell, ``converted`` what became of it at another precision."""
         super().__init__(run.record, verify, whom_to_ask(run, verify, stored, converted))
+        self._run, self._model = run, stored
+        target = run.cell.case.says.export.onnx
+        self._is_another = target is not None and target.file is not None
+        """Whether another file is run than the one that says what is right, so that a difference may be its own."""
         self._settings, self._outcomes, self._verify, self._dims = run.settings, run.outcomes, verify, run.dims()
         verify.expects = self.is_declared
 
     def is_put_off(self, stop: Stopped) -> bool:
         return self._settings.explain == "later" and not self.is_declared(stop)
+
+    def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
+        """Raises Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
+        support the file, or gives other values than the only one who computes it."""
+        run = self._run
+        if run.cell.case.says.onnx is None or self.is_declared(stop):
+            return
+        if stop.stage in ("load", "run"):
+            said = refusal(run.cell.runtime, stop.__cause__)
+            if said is not None:
+                raise Unavailable(said)
+        elif stop.stage == "compare" and example is not None and not (run.cell.converted or self._is_another):
+            self._check_seconded(example, stop)
+
+    def _check_seconded(self, example: Example, stop: Stopped) -> None:
+        """Raises Unavailable where the only one who gives other values than a runtime is who says what is right, or
+        where the runtime is known to compute such models otherwise.
+
+        One of the two is wrong, and nobody else shows which: a runtime is not accused by that alone.
+        """
+        run, runtime = self._run, self._run.cell.runtime or ""
+        entry = registry.named(runtime)
+        own_way = entry.no_witness and registry.function(entry.no_witness)(self._model.file, example.inputs)
+        if own_way:
+            raise Unavailable(f"{entry.title} gives no verdict here: {own_way}")
+        reference = run.reference
+        if reference.abstains is not None:
+            itself = kernels(runtime) == "onnxruntime"  # which gives other values than without its optimizer
+            if itself or self._agrees(reference.seconded(example.inputs), example):
+                return
+        alike = []
+        for other in registry.second_opinions(runtime):
+            if other.name == "onnx-reference" or (reference.abstains and kernels(other.name) == "onnxruntime"):
+                continue
+            asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config())
+            if self._agrees(asked.outputs, example, values_only=other.values_only):
+                return
+            if asked.outputs is not None and kernels(other.name) != kernels(runtime):
+                alike.append(other.title)
+        who = "ONNX's evaluator" if reference.abstains is None else "ONNX Runtime"
+        others = f"and {' and '.join(alike)} not those of {who}" if alike else "and nobody else computes the file"
+        why = f": {reference.abstains}" if reference.abstains else ""
+        raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
+
+    def _agrees(self, outputs: list[Array] | None, example: Example, *, values_only: bool = False) -> bool:
+        """Return whether outputs are right for an example, as far as the cell's runtime has to be."""
+        if outputs is None:
+            return False
+        got = blame.in_dtypes_of(example.wanted, outputs) if values_only else outputs
+        return self._verify.judged(example, got).verdict != "failed"
 
     def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         self._verify.tell(stop, example)
@@ -100,7 +155,9 @@ class CaseExplainer(Explainer):
             clearest = (simpler, failure)
             return True
 
-        simplest(self._verify.cell.case, draw.dims, clearest[0].inputs, still)
+        case, maker = self._verify.cell.case, self._verify.maker
+        kept = {name for name in case.says.inputs if maker.has_rules(name)}
+        simplest(case, draw.dims, clearest[0].inputs, still, kept)
         return clearest
 
 

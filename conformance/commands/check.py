@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from conformance import option_types
-from conformance.commands import TIMEOUT, add_store, ask, blocks, pairs
+from conformance.commands import TIMEOUT, add_store, ask, blocks
+from conformance.commands.file_cases import ALL, case_of, describe_case, recorded_key
 from conformance.errors import UserError, did_you_mean
 from conformance.records.sanitize import tell
 
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
-WITNESSES = ("openvino", "tensorrt-rtx")
-"""Runtimes that are asked too where they are installed."""
 
-
-_ALL = "fp32,fp16,int8"
 _FORMATS = ("json", "junit")
 _EXITS = """exit codes:
   0  all that was compared is right
@@ -47,8 +44,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of an open dim, as in batch=1..8 (default: what works is found by trying); repeatable",
     )  # fmt: skip
     parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=VALUES",
+        help="the values of an input, as in axis=1 or size=1,3,4 (default: drawn by what reads it); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
         "--precision", metavar="A,B",
-        help=f"what to convert to (default: {_ALL}, of which int8 is reported and fails nothing)",
+        help=f"what to convert to (default: {ALL}, of which int8 is reported and fails nothing)",
     )  # fmt: skip
     parser.add_argument("--specials", action="store_true", help="NaN, infinities and signed zeros too")
     parser.add_argument(
@@ -135,7 +136,7 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
     from conformance.records import text
     from conformance.worker.warm import new_file_worker
 
-    said = _describe_case(given, model.file, other, say) | _recorded(given, model.file, say)
+    said = describe_case(given, model.file, other, say) | recorded_key(given, model.file, say)
 
     def see(record: Record) -> None:
         say(_reported(record) if _is_reported(record, given) else text.verdict(record.as_dict()))
@@ -173,8 +174,8 @@ def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) ->
     refused: list[CheckedModel] = []
     for model in models:
         try:
-            said = _describe_case(given, model.file, None, lambda line: None)
-            described[model.file] = said | _recorded(given, model.file, say)
+            said = describe_case(given, model.file, None, lambda line: None)
+            described[model.file] = said | recorded_key(given, model.file, say)
         except UserError as error:
             refused.append(CheckedModel(model, refused=str(error)))
     for line in refused_alike(refused):
@@ -210,10 +211,10 @@ def case_with_sizes(model: Model, said: dict[str, Any], dims: dict[str, str], wo
     """Return the case of a model, with sizes that work for the dims that it leaves open; ``dims`` gets them all."""
     from conformance.checks.file_sizes import working_sizes
 
-    case = _case(model, said)
+    case = case_of(model, said)
     if any(name not in said["dims"] for name in case.says.dims):
         said = {**said, "dims": {**ask(worker, working_sizes, case), **said["dims"]}}
-        case = _case(model, said)
+        case = case_of(model, said)
     dims |= {name: said["dims"][name] for name in case.says.dims}
     if dims:
         say("sizes: " + ", ".join(f"{name} {sizes}" for name, sizes in dims.items()))
@@ -234,92 +235,6 @@ def _reported(record: Record) -> str:
     if record.compiled is not None:
         return f"refused {record.id}: {record.reason} (not counted; a case with runtimes: [tensorrt] counts it)"
     return f"below   {record.id}: {record.reason} (not counted; --precision int8 counts it)"
-
-
-# ---- from a file to a case -----------------------------------------------------------------------------------
-
-
-def _describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, Any]:
-    """Return what a case file would say.
-
-    Raises UserError for files and options that make no case.
-    """
-    from conformance.case.onnx_interface import NotOnnx, header
-    from conformance.case.precision import INT8_OPSET
-    from conformance.case.words import Precision
-
-    dims = pairs(given.dim, "--dim")
-    try:
-        told = header(other or file)
-    except OSError as error:
-        raise UserError(f"{other or file} cannot be read: {error.strerror or error}") from None
-    except NotOnnx as error:
-        raise UserError(f"{other or file}: {error}") from None
-    precisions = [word.strip() for word in (given.precision or _ALL).split(",") if word.strip()]
-    for word in precisions:
-        if word not in get_args(Precision):
-            raise UserError(f"--precision: there is no '{word}'; {', '.join(get_args(Precision))}")
-    if "int8" in precisions and told.opset < INT8_OPSET:
-        say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
-        precisions.remove("int8")
-    target: dict[str, Any] = {"opsets": [told.opset]}
-    if other is not None:
-        target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
-    specials = {} if given.specials else {"specials": False}
-    return {
-        "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
-        "runtimes": ["onnxruntime", *filter(_installed, WITNESSES)],
-        **specials, "precisions": {word: {} for word in precisions if word != "fp32"},
-    }  # fmt: skip
-
-
-def _recorded(given: argparse.Namespace, file: Path, say: Say) -> dict[str, Any]:
-    """Return the key ``recorded`` of a case, if there is recorded data: what is named, or what lies beside the model
-    and fits it.
-
-    Raises UserError for named data that cannot be used, and where recorded data alone is to run and there is none.
-    """
-    from conformance.disk.recorded_data import beside, read_recorded
-    from conformance.disk.recorded_tensors import read_interface
-
-    places: list[Path] = list(given.data)
-    if places:
-        data = read_recorded(places, read_interface(file))
-        if data.left_out or not data.sets:
-            raise UserError("\n".join(data.left_out) or f"{file}: there is no set in {', '.join(map(str, places))}")
-    elif folders := beside(file):
-        interface = read_interface(file)
-        for folder in folders:
-            try:
-                data = read_recorded([folder], interface)
-            except UserError as error:
-                say(f"left out {error}")
-                continue
-            for problem in data.left_out:
-                say(f"left out {problem}")
-            places += [folder] if data.sets else []
-    if not places and given.recorded:
-        raise UserError(f"{file}: there is no recorded data beside it that fits; --data PATH says where it is")
-    names = [Path(os.path.relpath(place, file.parent)).as_posix() for place in places]
-    return {"recorded": {"data": names, "only": bool(given.recorded)}} if names else {}
-
-
-def _installed(runtime: str) -> bool:
-    from conformance.runtimes import registry
-
-    return registry.absence(runtime) is None
-
-
-def _case(model: Model, said: dict[str, Any]) -> Case:
-    from conformance.case.case_file import cases_of
-    from conformance.case.document import Document
-
-    # dims that are open and not given yet have the range of a case that says none
-    document = Document(model.file.absolute(), {}, {(model.name,): (1, 1)})
-    cases, problems = cases_of(model.name, dict(said), document)
-    if problems:
-        raise UserError("\n".join([str(model.file), *(f"  {problem.message}" for problem in problems)]))
-    return cases[0]
 
 
 # ---- what is printed -----------------------------------------------------------------------------------------

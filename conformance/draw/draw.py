@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Inputs
+from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.case.inputs import Input
 from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.disk.recorded_data import read_recorded
 from conformance.disk.recorded_tensors import read_interface
 from conformance.draw import value_regimes
+from conformance.draw.graph_values import GraphValues, range_of_numbers
 from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
 from conformance.worker import memory
@@ -102,6 +105,33 @@ class Maker:
             )
             raise Stopped("declare", "OutOfMemory", text, "case")
 
+    @cached_property
+    def _graph(self) -> GraphValues | None:
+        """What the operators of the case's file say of its inputs; None for a case of a module."""
+        file = self._case.says.onnx
+        return GraphValues(self._case.folder / file) if isinstance(file, str) else None
+
+    def has_rules(self, name: str) -> bool:
+        """Return whether the values of an input are made by the rules of an operator, so that others break them."""
+        declared = self._case.says.inputs[name]
+        if self._graph is None or not declared.is_drafted:
+            return False
+        return bool(self._graph.rules(name, np.dtype(declared.type.dtype).kind))
+
+    def _by_graph(
+        self, name: str, declared: Input, draw: Draw, rng: np.random.Generator, known: Inputs
+    ) -> Array | None:
+        """Return the values of an input of a file by what its graph does with them; None where that says nothing."""
+        if self._graph is None or not declared.is_drafted:
+            return None
+        dtype, shape = np.dtype(declared.type.dtype), declared.type.at(draw.dims)
+        shapes = {other: one.type.at(draw.dims) for other, one in self._case.says.inputs.items()}
+        made = self._graph.make(name, shape, dtype.kind, known, shapes, rng, draw.seed)
+        if made is None and dtype.kind in "iu" and self._graph.are_numbers(name):
+            low, high = range_of_numbers(dtype)
+            made = value_regimes.whole_numbers(low, high, shape, self._regime(name, draw), rng)
+        return None if made is None else np.asarray(made).astype(dtype)
+
     def _regime(self, name: str, draw: Draw) -> str:
         if draw.flags is not None and self._case.says.inputs[name].is_flag:
             return draw.flags
@@ -113,10 +143,13 @@ class Maker:
         where they are known to be too large before any is made."""
         self._check_room(draw)
         rng = np.random.Generator(np.random.SFC64(draw.seed))
-        arrays = {
-            name: value_regimes.make(declared, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
-            for name, declared in self._case.says.inputs.items()
-        }
+        arrays: Inputs = {}
+        for name, declared in self._case.says.inputs.items():
+            array = self._by_graph(name, declared, draw, rng, arrays)
+            if array is None:
+                regime = self._regime(name, draw)
+                array = value_regimes.make(declared, draw.dims, regime, rng, self._hooks.get(name))
+            arrays[name] = array
         if self._joint is not None:
             given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)
             if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -12,15 +12,21 @@ from conformance.case.dims import Expression, Sizes
 from conformance.case.inputs import Between
 
 
-def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs], bool]) -> Inputs:
+def simplest(
+    case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs], bool], kept: Collection[str] = ()
+) -> Inputs:
     """Tries simpler arrays for one input after the other and keeps those for which ``fails`` still holds.
 
-    Only values that the case allows are tried; inputs from the case's own Python or from a choice stay.
+    Only values that the case allows are tried; inputs from the case's own Python or from a choice stay, and
+    so do those that are ``kept``.
     """
     best = dict(inputs)
     for name, declared in case.says.inputs.items():
         values = declared.values
-        if case.says.draw or (values and (values.python or values.choice or values.padding or values.permutations)):
+        chosen = values and (
+            values.python or values.choice or values.padding or values.permutations or values.exactly
+        )
+        if name in kept or case.says.draw or chosen:
             continue
         between = (values.uniform or values.integers) if values else None
         for candidate in simpler(best[name]):

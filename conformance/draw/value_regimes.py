@@ -7,6 +7,7 @@ regime, it gets plain values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,9 +55,13 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
         array = _choice(np.array(values.choice), shape, regime, rng).astype(dtype)
     elif dtype.kind == "b":
         array = _choice(np.array([False, True]), shape, regime, rng)
+    elif values.exactly is not None:
+        array = _exactly(values.exactly, shape).astype(dtype)
+    elif values.by_graph is not None:
+        array = whole_numbers(0, values.by_graph, shape, regime, rng).astype(dtype)
     elif values.integers is not None:
         low, high = _read_ends(values.integers, sizes)
-        array = _integers(int(low), int(high), shape, regime, rng).astype(dtype)
+        array = whole_numbers(int(low), int(high), shape, regime, rng).astype(dtype)
     else:
         array = _floats(values, sizes, shape, regime, rng).astype(dtype)
     array = np.asarray(array)  # NumPy makes a scalar of a 0-d array
@@ -80,6 +85,14 @@ def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: st
     if given.shape != shape or given.dtype != dtype:
         raise ValueError(f"{where} returned {given.dtype}{list(given.shape)} instead of {dtype}{list(shape)}")
     return given
+
+
+def _exactly(numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
+    """Raises ValueError where there are others than so many numbers."""
+    count = math.prod(shape)
+    if len(numbers) not in (1, count):
+        raise ValueError(f"values: {len(numbers)} numbers are given for {count}")
+    return np.broadcast_to(np.array(numbers), count).reshape(shape)
 
 
 def _end(end: float | Expression, sizes: Sizes) -> float:
@@ -116,7 +129,8 @@ def _padding(hidden: float, shown: float, shape: tuple[int, ...], regime: str, r
     return np.where(np.arange(length) < counts, shown, hidden).reshape(shape)
 
 
-def _integers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
+def whole_numbers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
+    """Whole numbers of a range, both ends included."""
     if regime == "zero":
         return np.full(shape, low)
     if regime == "large":

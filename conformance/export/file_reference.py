@@ -1,7 +1,8 @@
 """Compute the meaning of an ONNX file, with which a case that names one is compared. Needs no PyTorch.
 
-ONNX's evaluator computes it, in the file's types, and in float64. Where the evaluator has no say on an operator, ONNX
-Runtime computes node by node with its optimizer off, and there is no float64 form: it has few kernels for that.
+ONNX's evaluator computes it, in the file's types, and in float64. Where the evaluator has no say on an operator, or
+stops, ONNX Runtime computes node by node with its optimizer off, and there is no float64 form: it has few kernels for
+that. Where both stop, nobody says what the file means for these inputs.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.python import Folder, describe
 from conformance.disk.onnx_models import serialized
-from conformance.errors import Stopped, attempt, stopping
+from conformance.errors import Stopped, Undecided, attempt
 from conformance.export.float64_model import in_float64, load
+from conformance.export.graph import refusal
 from conformance.export.passed_inputs import Passing
 from conformance.export.reference import Reference
 from conformance.export.rounded_file import RoundedSession
 from conformance.export.rounding import Rounding
+from conformance.export.written_out import COMPOSITE, write_out_operators
+from conformance.onnxgraph.random_nodes import random_nodes
+from conformance.onnxgraph.value_free import value_free
 from conformance.runtimes import Session, opener
 from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.onnxreference import ReferenceSession
+from conformance.runtimes.unsupported import sentence
 
 _HELD = "biuf"
 """The kinds of dtypes that are compared: booleans, whole numbers and floats."""
@@ -35,40 +41,87 @@ _HELD = "biuf"
 class FileReference(Reference):
     """Computes what the file of a case means."""
 
+    _answered = False
+    """Whether ONNX's evaluator has computed anything of the file."""
+
     def __init__(self, case: Case, folder: Folder) -> None:
-        """Raises Stopped at ``declare`` for a file that cannot be read."""
+        """Raises Stopped at ``declare`` for a file that cannot be read, Undecided for one that is random."""
         super().__init__(case, folder)
         self._file = case.folder / str(case.says.onnx)
         model = load(self._file)
         written = serialized(model)
         self.weights, self._bytes = written.sha, 3 * written.size
+        drawing = random_nodes(model)
+        if drawing:
+            text = f"the file draws random numbers ({', '.join(drawing)}), so that no two runs have to agree"
+            raise Undecided("declare", "Random", text)
+        self._free = value_free(model)
         told = doubts(model)
+        self._written = {doubt.operator for doubt in told} & COMPOSITE
+        if self._written:
+            told = doubts(write_out_operators(model, self._written))
+        self._misread = any(doubt.misread for doubt in told)
         if told:
-            self.abstains = f"ONNX's evaluator has no say on {', '.join(map(str, told))}"
-            missing = ValueError(f"{self.abstains}, and nothing else computes a whole model in float64")
-            self.oracle_missing = describe(missing, folder.path)
+            self._abstain(f"ONNX's evaluator has no say on {', '.join(map(str, told))}")
         self.passing = Passing(case.says.inputs, self)
         self._open = contextlib.ExitStack()
 
-    def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
-        def say(error: Exception) -> str:
-            shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
-            return f"the file itself cannot be run at {shapes}: {describe(error, self.folder.path)}"
+    def _abstain(self, why: str) -> None:
+        """Have ONNX Runtime say what the file means, as the evaluator does not."""
+        self.abstains = why
+        self.oracle_missing = f"{why}, and nothing else computes a whole model in float64"
 
-        with stopping("declare", "case", say):
-            arrays = [_held(array) for array in self._session.run(inputs)]
+    def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
+        arrays = [_held(array) for array in self._meaning(inputs)]
         self._hold_layout([1] * len(arrays), arrays)
         return arrays
 
+    def _meaning(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return what is right for these inputs; raises Undecided where nobody says it."""
+        said: list[str] = []
+        if self.abstains is None:
+            outputs = attempt(lambda: self._evaluated.run(inputs))
+            if not isinstance(outputs, Exception):
+                self._answered = True
+                return outputs
+            said.append(f"ONNX's evaluator: {sentence(outputs)}")
+        if not self._answered:  # it may be that the evaluator is not able to, and not that the inputs make no sense
+            outputs = attempt(lambda: self._session.run(inputs))
+            if not isinstance(outputs, Exception):
+                if said:
+                    self._abstain(f"ONNX's evaluator stops ({said[0]})")
+                return outputs
+            said = [*(said or [self.abstains or ""]), f"ONNX Runtime: {sentence(outputs)}"]
+        if (invalid := self._invalid) is not None:
+            raise Stopped("declare", invalid[0], f"onnx.checker refuses the file: {invalid[1]}", "case")
+        shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
+        text = f"nobody says what the file means at {shapes}: {'; '.join(said)}"
+        raise Undecided("declare", "Undecided", text)
+
+    @cached_property
+    def _invalid(self) -> list[str] | None:
+        return refusal(load(self._file))
+
+    @cached_property
+    def _evaluated(self) -> Session:
+        return ReferenceSession(write_out_operators(load(self._file), self._written))
+
     @cached_property
     def _session(self) -> Session:
-        if self.abstains is not None:
-            return self._open.enter_context(opener("onnxruntime-unoptimized")(self._file, []))
-        return ReferenceSession(load(self._file))
+        return self._open.enter_context(opener("onnxruntime-unoptimized")(self._file, []))
+
+    def seconded(self, inputs: Inputs) -> list[Array] | None:
+        """Return what ONNX's evaluator computes where ONNX Runtime says what is right: that it gives other values
+        shows nothing then, and that it gives the same shows that these are right. None where it computes nothing."""
+        outputs = attempt(lambda: None if self._misread else self._evaluated.run(inputs))
+        return None if isinstance(outputs, Exception) else outputs
+
+    def value_free(self) -> Collection[int]:
+        return self._free
 
     @cached_property
     def _session_in_float64(self) -> RoundedSession:
-        return RoundedSession(in_float64(load(self._file)))
+        return RoundedSession(in_float64(write_out_operators(load(self._file), COMPOSITE)))
 
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         if self.oracle_missing is not None:
@@ -100,7 +153,8 @@ class FileReference(Reference):
         return frozenset(), [array for array in seen if array.dtype.kind == "f" and array.shape in shapes]
 
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
-        return lambda: self._session.run(inputs)
+        session = self._evaluated if self.abstains is None else self._session
+        return lambda: session.run(inputs)
 
     def fingerprint(self) -> str:
         return self.weights

@@ -115,6 +115,15 @@ class Reference(ABC):
     def copied(self) -> Reference:
         """Return the same on what shares nothing, to be called in ways that leave wrong values in it."""
 
+    def seconded(self, inputs: Inputs) -> list[Array] | None:
+        """Return the outputs of somebody who computes a file besides the one that says what is right, where that one
+        may be wrong itself; None where there is nobody."""
+        return None
+
+    def value_free(self) -> Collection[int]:
+        """Return the outputs that depend on no value of an input, as far as a graph shows it."""
+        return ()
+
     # ---- the outputs of calls --------------------------------------------------------------------------------
 
     def afresh(self, inputs: Mapping[str, Array]) -> list[Array]:

@@ -28,8 +28,15 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum")
+_TRANSFORMS = ("DFT", "STFT")
+"""Operators of which each value adds up all of a signal, or of a frame, by factors that the operator makes itself."""
 _SUMS = ("ReduceSum", "ReduceMean", "CumSum", "AveragePool", "GlobalAveragePool")
 """Operators that add up products of their inputs, or their inputs, whose terms may have one sign."""
+_OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpNormalization", "LpPool", "RNN")
+"""Operators of several steps that ONNX has no function of: what they compute of is off by a unit instead."""
+OF_TRANSFORMS = 2.0
+"""How far a value of a transform may be off, in units of the sum of the sizes of its terms: factors that are rounded
+angles are off by units of their own (for fast transforms see N. Higham, section 24.1)."""
 
 
 class RoundedSession(ReferenceSession):
@@ -66,11 +73,17 @@ class RoundedSession(ReferenceSession):
 
     def _rounding(self, kind: str, compute: Callable[..., Any]) -> Callable[..., Any]:
         def run(*inputs: Any, **more: Any) -> Any:
-            outputs = compute(*inputs, **more)
             units = self._units
+            if units is not None and kind in _OF_STEPS:
+                inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
+            outputs = compute(*inputs, **more)
             if units is None:
                 return outputs
-            if kind in (*_PRODUCTS, *_SUMS) and _is_plain(outputs[0]):
+            if kind in _TRANSFORMS and _is_plain(outputs[0]):
+                size = compute(*(np.abs(one) if _is_plain(one) else one for one in inputs), **more)[0]
+                largest = np.full(size.shape, np.abs(size).max(initial=0.0))
+                outputs = (units.summed(outputs[0], largest * OF_TRANSFORMS), *outputs[1:])
+            elif kind in (*_PRODUCTS, *_SUMS) and _is_plain(outputs[0]):
                 sizes = [np.abs(one) if _is_plain(one) else one for one in inputs]
                 terms = max((one.size for one in inputs if _is_plain(one)), default=1) / max(outputs[0].size, 1)
                 share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
@@ -121,16 +134,17 @@ class ArrayUnits:
             return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
 
     def nudged(self, weights: Mapping[str, Any]) -> dict[str, Any]:
-        """Return weights off by one unit. Whole numbers, such as positions, stay, and so do those of large models."""
+        """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
         floats = {name: value for name, value in weights.items() if _is_plain(value)}
         if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
             return dict(weights)
-        moved = {}
-        for name, value in floats.items():
-            with np.errstate(all="ignore"):
-                moves = np.isfinite(value) & (np.round(value) != value)
-                moved[name] = np.where(moves, value + self._drawn(value) * self._unit(value), value)
-        return {**weights, **moved}
+        return {**weights, **{name: self.moved(value) for name, value in floats.items()}}
+
+    def moved(self, value: Array) -> Array:
+        """Return values off by one unit. Whole numbers stay."""
+        with np.errstate(all="ignore"):
+            moves = np.isfinite(value) & (np.round(value) != value)
+            return np.where(moves, value + self._drawn(value) * self._unit(value), value)
 
     def _unit(self, value: Array) -> Array:
         _, exponents = np.frexp(value)

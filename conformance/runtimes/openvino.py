@@ -45,7 +45,8 @@ class OpenVinoSession:
         if libraries:
             raise Unavailable("OpenVINO cannot load ONNX Runtime's custom-operator libraries")
         self._model = _compiled(model)
-        self._names = [[*port.get_names()] for port in self._model.inputs]
+        # an input that is given back as it is has the name of the output; that of its node stays
+        self._names = [{port.get_node().get_friendly_name(), *port.get_names()} for port in self._model.inputs]
         self.arithmetic: Mapping[str, Any] = {
             "provider": f"OpenVINO {DEVICE}", "optimizer": True, "storage": "float32", **_kernels(self._model),
         }  # fmt: skip

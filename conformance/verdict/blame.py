@@ -136,7 +136,7 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
         return asked.witness(runtime)
     got = _where_it_failed(stop, asked.outputs, example.wanted)
     if registry.named(runtime).values_only:
-        got = _in_dtypes_of(example.wanted, got)
+        got = in_dtypes_of(example.wanted, got)
     if suspect.judged(example, got).verdict != "failed":
         return Witness(runtime, "agrees")
     if stop.error == "WrongValue" and _nearer(suspect, example, stop, got):
@@ -235,7 +235,7 @@ def _form(error: str, array: Array) -> Any:
     return array.dtype if error == "WrongDtype" else array.shape
 
 
-def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
+def in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
     """``got`` in the dtypes that are wanted, where they are numbers of the same kind."""
     if len(got) != len(wanted):
         return got

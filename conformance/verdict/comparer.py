@@ -17,7 +17,7 @@ from conformance.arrays import Array
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
-from conformance.errors import Details, Stopped, attempt
+from conformance.errors import Details, Stopped, Undecided, attempt
 from conformance.records.explanation import Explanation, blame, unexplained
 from conformance.records.record import FLOAT64, Record
 from conformance.records.spent import spending
@@ -184,6 +184,9 @@ class Comparer(ABC):
             return self._judged(step)
 
     def _judged(self, step: _Step) -> Outcome:
+        if isinstance(step.failure, Undecided):
+            undecided, step.failure = step.failure, None
+            return Comparison("nothing", error=undecided.error, text=undecided.reason)
         if step.failure is None:
             try:
                 comparison = self.judged(step.example, step.got)

@@ -1,0 +1,108 @@
+"""From an ONNX file and the options of ``conformance check`` to what a case file would say of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from conformance.commands import pairs
+from conformance.errors import UserError
+
+if TYPE_CHECKING:
+    from conformance.case.declaration import Case
+    from conformance.checks.check_models import Model, Say
+
+ALL = "fp32,fp16,int8"
+"""The precisions that a file is checked in where nobody names any."""
+WITNESSES = ("openvino", "tensorrt-rtx")
+"""Runtimes that are asked too where they are installed."""
+
+
+def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, Any]:
+    """Return what a case file would say.
+
+    Raises UserError for files and options that make no case.
+    """
+    from conformance.case.onnx_interface import NotOnnx, exactly, header
+    from conformance.case.precision import INT8_OPSET
+    from conformance.case.words import Precision
+
+    dims = pairs(given.dim, "--dim")
+    try:
+        told = header(other or file)
+    except OSError as error:
+        raise UserError(f"{other or file} cannot be read: {error.strerror or error}") from None
+    except NotOnnx as error:
+        raise UserError(f"{other or file}: {error}") from None
+    precisions = [word.strip() for word in (given.precision or ALL).split(",") if word.strip()]
+    for word in precisions:
+        if word not in get_args(Precision):
+            raise UserError(f"--precision: there is no '{word}'; {', '.join(get_args(Precision))}")
+    if "int8" in precisions and told.opset < INT8_OPSET:
+        say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
+        precisions.remove("int8")
+    target: dict[str, Any] = {"opsets": [told.opset]}
+    if other is not None:
+        target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
+    try:
+        inputs = exactly(told, pairs(given.input, "--input", r"[\w.]+"))
+    except ValueError as error:
+        raise UserError(f"--input: {error}") from None
+    specials = {} if given.specials else {"specials": False}
+    return {
+        "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
+        "runtimes": ["onnxruntime", *filter(_installed, WITNESSES)],
+        **({"inputs": inputs} if inputs else {}), **specials,
+        "precisions": {word: {} for word in precisions if word != "fp32"},
+    }  # fmt: skip
+
+
+def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, Any]:
+    """Return the key ``recorded`` of a case, if there is recorded data: what is named, or what lies beside the model
+    and fits it.
+
+    Raises UserError for named data that cannot be used, and where recorded data alone is to run and there is none.
+    """
+    from conformance.disk.recorded_data import beside, read_recorded
+    from conformance.disk.recorded_tensors import read_interface
+
+    places: list[Path] = list(given.data)
+    if places:
+        data = read_recorded(places, read_interface(file))
+        if data.left_out or not data.sets:
+            raise UserError("\n".join(data.left_out) or f"{file}: there is no set in {', '.join(map(str, places))}")
+    elif folders := beside(file):
+        interface = read_interface(file)
+        for folder in folders:
+            try:
+                data = read_recorded([folder], interface)
+            except UserError as error:
+                say(f"left out {error}")
+                continue
+            for problem in data.left_out:
+                say(f"left out {problem}")
+            places += [folder] if data.sets else []
+    if not places and given.recorded:
+        raise UserError(f"{file}: there is no recorded data beside it that fits; --data PATH says where it is")
+    names = [Path(os.path.relpath(place, file.parent)).as_posix() for place in places]
+    return {"recorded": {"data": names, "only": bool(given.recorded)}} if names else {}
+
+
+def _installed(runtime: str) -> bool:
+    from conformance.runtimes import registry
+
+    return registry.absence(runtime) is None
+
+
+def case_of(model: Model, said: dict[str, Any]) -> Case:
+    from conformance.case.case_file import cases_of
+    from conformance.case.document import Document
+
+    # dims that are open and not given yet have the range of a case that says none
+    document = Document(model.file.absolute(), {}, {(model.name,): (1, 1)})
+    cases, problems = cases_of(model.name, dict(said), document)
+    if problems:
+        raise UserError("\n".join([str(model.file), *(f"  {problem.message}" for problem in problems)]))
+    return cases[0]
