@@ -55,6 +55,9 @@ def run(given: argparse.Namespace) -> int:
         if record["status"] in RED or record["status"] == "xfailed":
             for line in (f"{record['id']}:", *text.failure(record).splitlines()):
                 tell(line)
+        else:
+            for line in text.builds_again(record):
+                tell(f"{record['id']}: {line}")
         differs = list(_differences(record, header.get("conditions") or {}))
         changed |= bool(differs)
         for line in _explain(record, differs, entries=given.depends):

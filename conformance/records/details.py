@@ -26,7 +26,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_dropped(record),
         *_warned(record),
         *_compiled(record),
-        *_built_again(record),
+        *builds_again(record),
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
@@ -66,7 +66,7 @@ def _compiled(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"{done if told['parsed'] else 'not parsed by ' + told['by']}; nothing was run"
 
 
-def _built_again(record: Mapping[str, Any]) -> Iterator[str]:
+def builds_again(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield the commands of NVIDIA's own tools that do the same builds."""
     commands = [
         (record.get("arithmetic") or {}).get("command"),

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conformance.records.details import builds_again as builds_again
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number

@@ -16,7 +16,7 @@ from conformance.runtimes.tensorrt import cuda_python
 from conformance.runtimes.tensorrt.device import Memory, current_device, download, facts, pinned, upload
 from conformance.runtimes.tensorrt.driver import find_driver, load_driver
 from tests.kit.cases import write_case
-from tests.kit.runs import run_suite
+from tests.kit.runs import run_command, run_suite
 from tests.tensorrt_runtime.support import CUDA_PYTHON, DOUBLES, LINEAR, PYTHON
 
 X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
@@ -119,3 +119,5 @@ def test_a_run_without_pycuda_passes_on_cuda_python(tmp_path):
     assert done.code == 0, done.text
     assert done.header["environment"]["gpu"]["name"] == "TensorRT double (no GPU)"
     assert {record["status"] for record in done.records.values() if record["runtime"] == "tensorrt"} == {"passed"}
+    told = run_command(tmp_path, "explain", "accuracy*tensorrt*").text
+    assert "the same build by NVIDIA's tool: trtexec --onnx=" in told

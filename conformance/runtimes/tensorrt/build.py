@@ -134,8 +134,8 @@ def make_engine(
     start = time.perf_counter()
     builder = trt.Builder(log)
     network = parse(trt, log, builder, model)
-    if build.watched:
-        network.mark_unfused_tensors_as_debug_tensors()
+    if build.watched and not network.mark_unfused_tensors_as_debug_tensors():
+        raise BuildFailed(f"the tensors inside cannot be marked: {log.errors()}")
     config = builder.create_builder_config()
     configure(trt, config, build.options)
     if hasattr(config, "profiling_verbosity"):
