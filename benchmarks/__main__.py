@@ -35,6 +35,7 @@ from benchmarks import (
     model_types,
     mutants,
     neighbours,
+    onnx_tests,
     passes,
     plugin,
     precision,
@@ -114,8 +115,10 @@ APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
 COMPARING: Mapping[str, Callable[[Sequence[str]], int]] = {
     "golden": golden.main,
     "defects": defects.main,
+    "onnx_tests": onnx_tests.main,
 }
-"""Compare what the suite says with a file, or plant defects in it for its tests to find; give an exit code."""
+"""Compare what the suite says with a file, or with ONNX's own tests, or plant defects in it for its tests to find;
+give an exit code."""
 
 
 def main() -> None:

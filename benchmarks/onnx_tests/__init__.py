@@ -1,0 +1,46 @@
+"""ONNX's own tests of operators, which ship inside the package ``onnx``, as files that nobody here wrote.
+
+    python -m benchmarks onnx_tests --recorded      recorded data alone
+    python -m benchmarks onnx_tests                 and drawn values
+    python -m benchmarks onnx_tests --every 10      of every tenth model
+
+A run that is broken off goes on where it was. ``--page`` writes ``docs/evidence/onnx-tests.md`` of what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.onnx_tests.all_tests import write_tests
+from benchmarks.onnx_tests.tally import summarize, write_page
+from benchmarks.onnx_tests.try_tests import Way, read_results, run_tests
+
+__all__ = ["main"]
+
+FOLDER = Path("build/onnx-tests")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the tests and print what came of them. Return 1 where a runtime is accused that gives what was recorded."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks onnx_tests", description=__doc__)
+    parser.add_argument("--recorded", action="store_true", help="recorded data alone, nothing is drawn")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth model, by name")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="models at a time (default: %(default)s)")
+    parser.add_argument("--again", action="store_true", help="run all of it again")
+    parser.add_argument("--page", action="store_true", help="run nothing, and write the page")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="models and results (default: %(default)s)")
+    given = parser.parse_args(words)
+    ways: dict[Way, Path] = {"recorded": given.folder / "recorded.jsonl", "drawn": given.folder / "drawn.jsonl"}
+    if given.page:
+        write_page({way: read_results(file) for way, file in ways.items()})
+        return 0
+    tests = write_tests(given.folder / "models")
+    way: Way = "recorded" if given.recorded else "drawn"
+    if given.again:
+        ways[way].unlink(missing_ok=True)
+    results = run_tests(tests[:: given.every], way, ways[way], given.folder / "store", given.jobs)
+    for line in summarize(results):
+        print(line)
+    return int(any(result.falsely_accused() for result in results))
