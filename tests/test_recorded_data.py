@@ -171,6 +171,8 @@ def test_nothing_in_an_archive_is_executed_and_none_is_unpacked_that_is_too_larg
     (np.zeros((2, 1)), np.zeros((1, 2)), "WrongShape"), (np.array(["a"]), np.array(["b"], object), "WrongValue"),
     (np.array(["a"]), np.array(["a"], object), None), (np.array(1 + 1j), np.array(1 + 2j), "WrongValue"),
     (np.float16(0.3984375), np.float16(0.39794921875), None), (np.float16(0.4), np.float16(0.402), "WrongValue"),
+    (np.array([4e-5, 450], "f4"), np.array([0, 450], "f4"), None),
+    (np.array([4e-3, 450], "f4"), np.array([0, 450], "f4"), "WrongValue"),
     (np.zeros(0), np.zeros(0), None), (np.array([True]), np.array([False]), "WrongValue"),
 ])  # fmt: skip
 def test_values_are_compared_by_kind(got, wanted, error):

@@ -8,8 +8,7 @@ others, the data is of another model; if nobody gives what anybody else does, no
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,24 +21,16 @@ from conformance.checks.models import CellRun
 from conformance.compare.recorded_values import Difference, difference, named_tensors
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
 from conformance.disk.recorded_tensors import read_interface
-from conformance.errors import Stopped, Unavailable, attempt, summarize, text_of
-from conformance.records.explanation import Explanation, blame
+from conformance.errors import Stopped, Unavailable, attempt, summarize
+from conformance.records.explanation import Explanation, blame, kernels
 from conformance.records.record import Witness
 from conformance.runtimes import Session, opener, registry
+from conformance.runtimes.unsupported import refusal
 
 WITNESSES = ("onnx-reference", "onnxruntime", "onnxruntime-unoptimized", "openvino")
 """Runtimes that are asked about a set on which another fails, in this order."""
 FOREIGN = "ForeignData"
 """The name of the error of recorded data that is another model's."""
-
-_UNSUPPORTED = re.compile(
-    r"NOT_IMPLEMENTED|not (?:yet )?(?:been )?implemented|could not find an implementation|failed to find kernel"
-    r"|is not a registered function/op|under development|unsupported|not supported|no support for"
-    r"|(?:does not|doesn't|don't|can't|cannot) (?:currently )?support|only supports?\b|no conversion rule"
-    r"|max supported ir version|is invalid\.$|wasn't fully converted",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""What runtimes say of operators, types and opsets that they do not have."""
 
 
 def check_recorded(run: CellRun) -> None:
@@ -106,13 +97,18 @@ def _loaded(run: CellRun, file: Path, stack: contextlib.ExitStack) -> Session:
 
 
 def _if_supported(runtime: str, stop: Stopped) -> Stopped:
-    """Return the failure. Raises Unavailable where the runtime has no kernel, type or opset that the model needs."""
-    said = stop.reason if stop.__cause__ is None else f"{type(stop.__cause__).__name__}: {text_of(stop.__cause__)}"
-    telling = [line for line in said.splitlines() if _UNSUPPORTED.search(line)]
-    if telling:
-        title = registry.named(runtime).title
-        raise Unavailable(f"{title} does not support the model: {' '.join(telling[-1].split())[:300]}") from stop
+    """Return the failure. Raises Unavailable where the runtime has no kernel, type or opset that the model needs, or
+    the host lacks what it asks for."""
+    said = refusal(runtime, stop.__cause__)
+    if said is None and _LOCALE in stop.reason:
+        said = f"this host lacks a locale that the model names: {stop.reason}"
+    if said is not None:
+        raise Unavailable(said) from stop
     return stop
+
+
+_LOCALE = "Failed to construct locale"
+"""What ONNX Runtime says of a locale that the host does not have."""
 
 
 def _check_set(run: CellRun, says: Recorded, file: Path, session: Session, one: RecordedSet) -> None:
@@ -167,7 +163,6 @@ def _judged(
     Raises Unavailable where nobody can say whether the recorded outputs are those of the model.
     """
     answers: list[Witness] = []
-    others: list[Sequence[Array]] = []
     for name in WITNESSES:
         if name == run.cell.runtime or registry.absence(name) is not None:
             continue
@@ -177,23 +172,34 @@ def _judged(
         elif difference(given, one.outputs, says.rtol, says.atol) is None:
             answers.append(Witness(name, "agrees"))
         else:
-            others.append(given)
             alike = got is not None and difference(got, _named(given, one), says.rtol, says.atol) is None
             answers.append(Witness(name, "wrong" if alike else "otherwise"))
-    said = {answer.answer for answer in answers}
-    if "agrees" in said:
+    own = kernels(run.cell.runtime or "")
+    agreeing, against, otherwise = (
+        {kernels(one.runtime) for one in answers if one.answer == word} for word in ("agrees", "wrong", "otherwise")
+    )
+    if agreeing == {"onnx-reference"} and against - {own}:
+        raise Unavailable(
+            f"{stop.reason}; {_titled(against - {own})} gives the same, and ONNX's evaluator alone what was "
+            "recorded: it is open what the standard means"
+        )
+    if agreeing:
         return blame(stop, Explanation("runtime", None, tuple(answers)))
-    if "wrong" in said and "otherwise" not in said:
+    if against - {own} and not otherwise:
         text = (
             f"{stop.reason}; others give the same for these inputs, so that the recorded outputs are not this model's"
         )
         return blame(Stopped("declare", FOREIGN, text), Explanation("case", None, tuple(answers)))
-    if "otherwise" in said or "wrong" in said:
+    if otherwise:
         raise Unavailable(
             f"nobody gives the recorded outputs: {stop.reason}; {_listed(answers)}: the model is random, leaves it "
             "open, or the data is another model's"
         )
     return blame(stop, Explanation(None, None, tuple(answers)))
+
+
+def _titled(names: Iterable[str]) -> str:
+    return " and ".join(registry.named(name).title for name in sorted(names))
 
 
 def _named(given: Sequence[Array], one: RecordedSet) -> dict[str, Any]:

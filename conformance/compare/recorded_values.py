@@ -20,6 +20,11 @@ _STEPS = {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float8_
 that is rounded once more is no wrong one."""
 
 
+_SUM = 16
+"""Steps of the largest value of an output that any value of it may be off: sums of numbers as large as that one, of
+which nearly nothing is left, have no smaller error."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """The name of the error, and a sentence about the element that is furthest off."""
@@ -91,7 +96,10 @@ def _beyond(got: Array, wanted: Array, rtol: float, atol: float) -> Array:
     one, other = (array.astype(exact) for array in (got, wanted))
     with np.errstate(all="ignore"):
         alike = (one == other) | (np.isnan(one) & np.isnan(other))
-        ratios = np.abs(one - other) / np.maximum(atol + rtol * np.abs(other), np.finfo(np.float64).tiny)
+        largest = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
+        step = np.finfo(wanted.dtype).eps if wanted.dtype.name not in _STEPS and wanted.dtype.isbuiltin else 0.0
+        limit = np.maximum(atol + rtol * np.abs(other), _SUM * step * largest)
+        ratios = np.abs(one - other) / np.maximum(limit, np.finfo(np.float64).tiny)
         far: Array = np.where(alike, 0.0, np.where(np.isfinite(one) & np.isfinite(other), ratios, np.inf))
     return far
 

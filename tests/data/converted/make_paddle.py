@@ -1,7 +1,7 @@
 """Make a small network of PaddlePaddle with paddle2onnx, with what PaddlePaddle itself computes.
 
-    pip install paddlepaddle paddle2onnx
-    python make_paddle.py FOLDER
+pip install paddlepaddle paddle2onnx
+python make_paddle.py FOLDER
 """
 
 import sys

@@ -1,20 +1,20 @@
 """Make small models of scikit-learn and XGBoost with their converters, each with what the library itself predicts.
 
-    pip install scikit-learn skl2onnx onnxmltools xgboost
-    python make_sklearn.py FOLDER
+pip install scikit-learn skl2onnx onnxmltools xgboost
+python make_sklearn.py FOLDER
 """
 
 import sys
 from pathlib import Path
 
 import numpy as np
+from skl2onnx import to_onnx
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from skl2onnx import to_onnx
 
 OPSET = {"": 17, "ai.onnx.ml": 3}
 

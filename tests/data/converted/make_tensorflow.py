@@ -14,13 +14,12 @@ import tf2onnx
 
 def main(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    kernel = tf.constant(rng.normal(size=(3, 3, 2, 4)).astype(np.float32))
-    head = tf.constant(rng.normal(size=(4, 3)).astype(np.float32))
+    kernel, head = (rng.normal(size=size).astype(np.float32) for size in ((3, 3, 2, 4), (4, 3)))
 
     @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 2), tf.float32, name="image")])
     def network(image: tf.Tensor) -> tf.Tensor:
-        seen = tf.nn.relu(tf.nn.conv2d(image, kernel, strides=2, padding="SAME"))
-        return tf.nn.softmax(tf.reduce_mean(seen, axis=(1, 2)) @ head)
+        seen = tf.nn.relu(tf.nn.conv2d(image, tf.constant(kernel), strides=2, padding="SAME"))
+        return tf.nn.softmax(tf.reduce_mean(seen, axis=(1, 2)) @ tf.constant(head))
 
     model, _ = tf2onnx.convert.from_function(network, input_signature=network.input_signature, opset=17)
     (folder / "tensorflow_conv.onnx").write_bytes(model.SerializeToString())

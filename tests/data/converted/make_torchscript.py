@@ -1,7 +1,7 @@
 """Make a small scripted network of PyTorch with its TorchScript exporter, with what PyTorch itself computes.
 
-    pip install torch onnx
-    python make_torchscript.py FOLDER
+pip install torch onnx
+python make_torchscript.py FOLDER
 """
 
 import sys
