@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from conformance.errors import Stopped, Unavailable
 from conformance.records.explanation import add
@@ -14,6 +15,7 @@ from conformance.records.record import Record
 from conformance.records.record_types import Compiled, Node, Refused
 from conformance.runtimes.tensorrt.refusals import Refusal
 from conformance.runtimes.tensorrt.rtx import IN_TENSORRT, Job, Trial
+from conformance.runtimes.tensorrt.trtexec import rtx_commands
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,9 @@ Try = Callable[[Job], Trial]
 """Has TensorRT for RTX do something with a model."""
 
 
-def try_jobs(record: Record, jobs: Sequence[Job], attempt: Try) -> Refusing | None:
-    """Try the jobs in turn, and write what became of them into the record; None where the model was taken."""
+def try_jobs(record: Record, model: Path, jobs: Sequence[Job], attempt: Try) -> Refusing | None:
+    """Try the jobs in turn, and write what became of them into the record, with the commands that build again; None
+    where the model was taken."""
     builds = any(job.build is not None for job in jobs)
     done: list[str] = []
     trial, refusing = None, None
@@ -49,6 +52,7 @@ def try_jobs(record: Record, jobs: Sequence[Job], attempt: Try) -> Refusing | No
     record.compiled = Compiled(by=f"TensorRT for RTX {trial.version}", parsed=parsed)
     if builds:
         record.compiled["targets"] = done
+        record.compiled["commands"] = rtx_commands(model, jobs)
     if trial.refusals:
         record.compiled["refused"] = list(map(_refused, trial.refusals))
     return refusing

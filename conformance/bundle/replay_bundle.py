@@ -283,7 +283,8 @@ class _Replay:
 
         job = Job() if self._entry.check == "parse" else Job(self._build, USUAL)
         with self._guarded("load"):
-            refusing = try_jobs(self.record, [job], lambda job: tried(self._model, "", job, KeptValues(None)))
+            answer = partial(tried, self._model, "", kept=KeptValues(None))
+            refusing = try_jobs(self.record, self._model, [job], lambda job: answer(job=job))
         if refusing is not None:
             raise stop(refusing, "runtime")
 

@@ -44,7 +44,7 @@ def _check(run: CellRun, jobs: Jobs) -> None:
         return _in_the_case_file(run.cell.case, tried(model.file, model.facts.sha, job, kept))
 
     with run.stages("load", "runtime"):
-        refusing = try_jobs(run.record, jobs(model), lambda job: trial(model, job))
+        refusing = try_jobs(run.record, model.file, jobs(model), lambda job: trial(model, job))
         if refusing is None:
             return
         others = _others(run, stored)

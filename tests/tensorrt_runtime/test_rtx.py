@@ -38,6 +38,8 @@ def test_a_model_that_is_taken_says_by_whom_and_that_nothing_was_run(bench, chec
     record = bench.run_cell(bench.cell(say(LINEAR, PRECISIONS), PYTHON, check=check, precision=precision))
     assert verdict(record) == TAKEN and record.examples == 0
     by = f"TensorRT for RTX {record.compiled['by'].split()[-1]}"
+    commands = record.compiled.pop("commands", [])
+    assert [command.split()[0] for command in commands] == ([] if check == "parse" else ["tensorrt_rtx"])
     targets = {"targets": ["sm80"]} if check == "build" else {}
     assert record.compiled == {"by": by, "parsed": True, **targets}
     done = f"parsed and built by {by} for sm80" if targets else f"parsed by {by}"

@@ -1,7 +1,7 @@
 """Make a small network of TensorFlow with tf2onnx, with what TensorFlow itself computes.
 
-    pip install tensorflow-cpu tf2onnx
-    python make_tensorflow.py FOLDER
+pip install tensorflow-cpu tf2onnx
+python make_tensorflow.py FOLDER
 """
 
 import sys
