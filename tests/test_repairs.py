@@ -3,15 +3,18 @@
 import contextlib
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conformance.cli import main
-from conformance.commands.findings.fix import fix
+from conformance.commands.findings.fix import fix, tell_trial
 from conformance.records.findings import findings
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
+from conformance.repairs import trials
+from conformance.repairs.trials import Trials
 from tests.kit.cases import Bench, say, with_symbolic
 from tests.test_sensitivity import PLANTED, PYTHON, with_precision
 from tests.test_smallest import BODY, NET
@@ -119,3 +122,16 @@ def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench):
     assert what.startswith("take out the case's own aten::sub, as torch's is right: ")
     assert paste == "export: {torchscript: {opsets: [16, 17]}}"
     assert bench.run(say(*lines, paste), python, opset=17).status == "passed"
+
+
+def test_what_is_tried_is_shown_while_it_runs(bench, monkeypatch):
+    cell, shown = bench.cell(FUSED, NET), []
+
+    def run(cell, on_wait):
+        on_wait({"stage": "export"})
+        return cell.record()
+
+    monkeypatch.setattr(trials, "Runner", lambda *_: run)
+    doing = partial(tell_trial, lambda what, note, since: shown.append((what, note)), "2 of 3")
+    Trials(None, bench.store, doing).record(cell)
+    assert shown == [(f"2 of 3, with a change: {cell.id}", {"stage": "export"})]

@@ -30,13 +30,14 @@ def fix(
     with new_worker(dynamo=bool(made)) as worker:
         for number, finding in enumerate(chosen, 1):
             place = f"{number} of {len(chosen)}"
-            trials = Trials(worker, store, partial(_tell, doing, place))
+            trials = Trials(worker, store, partial(tell_trial, doing, place))
             record = records[finding.cells[0]["id"]]
             yield f"{place}, {finding.id}: {record['id']}"
             yield from (f"  {line}" for line in _try_fixes(finding, record, trials))
 
 
-def _tell(doing: Doing, place: str, cell: str, note: Mapping[str, Any], since: float) -> None:
+def tell_trial(doing: Doing, place: str, cell: str, note: Mapping[str, Any], since: float) -> None:
+    """Show which cell runs with a change, and for which finding."""
     doing(f"{place}, with a change: {cell}", note, since)
 
 
