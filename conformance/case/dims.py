@@ -19,6 +19,24 @@ from conformance.errors import did_you_mean, shown
 DTYPES = (
     "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool",
 )  # fmt: skip
+OF_FILES = (
+    "uint16", "uint32", "uint64", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float4_e2m1fn", "int4", "uint4", "int2", "uint2",
+)  # fmt: skip
+"""The dtypes that inputs of an ONNX file may have besides, as NumPy and ml_dtypes call them."""
+_LARGEST = {
+    "float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308, "bfloat16": 3.38e38,
+    "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0,
+    "float8_e8m0fnu": 1.7e38, "float4_e2m1fn": 6.0,
+}  # fmt: skip
+
+
+def carrier_of(dtype: str) -> str:
+    """Return the dtype of NumPy that holds each number of a dtype; itself where NumPy has it."""
+    if dtype == "bfloat16" or dtype.startswith(("float8", "float4")):
+        return "float32"
+    return {"int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8"}.get(dtype, dtype)
+
 
 Sizes = Mapping[str, int]
 
@@ -185,7 +203,7 @@ class TensorType:
         if match is None:
             how = "write it as float32[batch, 5], or float32[] for 0-d"
             raise ValueError(f"{shown(text)} is not a tensor type; {how}")
-        if match[1] not in DTYPES:
+        if match[1] not in (*DTYPES, *OF_FILES):
             raise ValueError(f"unknown dtype {shown(match[1])}{_instead(match[1])}")
         inner = match[2].strip()
         shape = tuple(Expression.parse(part) for part in (_split(inner) if inner else []))
@@ -200,14 +218,18 @@ class TensorType:
 
     @property
     def is_float(self) -> bool:
-        return self.dtype.startswith("float")
+        return self.dtype.startswith(("float", "bfloat"))
+
+    @property
+    def carrier(self) -> str:
+        """The dtype of NumPy in which arrays of the type are held."""
+        return carrier_of(self.dtype)
 
     @property
     def limits(self) -> tuple[float, float]:
         """The least and the largest number of the dtype."""
         if self.is_float:
-            largest = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
-            return -largest[self.dtype], largest[self.dtype]
+            return -_LARGEST[self.dtype], _LARGEST[self.dtype]
         if self.dtype == "bool":
             return 0, 1
         bits = int(self.dtype.lstrip("uint"))

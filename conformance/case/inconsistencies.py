@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from conformance.case.dims import DTYPES, OF_FILES
 from conformance.case.must_hold import Output
 from conformance.case.precision import INT8_OPSET
 from conformance.case.words import base_of
@@ -82,6 +83,11 @@ def _onnx_inconsistencies(says: Declaration) -> Iterator[Mistake]:
     if says.recorded is None and any(one.values and one.values.recorded for one in says.inputs.values()):
         yield ("inputs",), "values: {recorded: true} are those of the recorded data, which recorded names"
     if says.onnx is None:
+        for name, entry in says.inputs.items():
+            if entry.type.dtype in OF_FILES:
+                near = did_you_mean(entry.type.dtype, DTYPES)
+                text = f"{entry.type.dtype} is a type of inputs of ONNX files alone{near}"
+                yield ("inputs", name), text
         if says.recorded is not None:
             yield ("recorded",), "recorded data is of an ONNX file, and this case names none under onnx"
         if says.export.onnx is not None and says.export.onnx.file is None:

@@ -28,9 +28,13 @@ from conformance.errors import did_you_mean, shown
 
 TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 12: "uint32", 13: "uint64",
+    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
+    19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn", 24: "float8_e8m0fnu",
+    25: "uint2", 26: "int2",
 }  # fmt: skip
-"""By number in ``onnx.TensorProto.DataType``, those that NumPy has too."""
+"""By number in ``onnx.TensorProto.DataType``, those of numbers."""
+OPSET_OF_OTHERS = 21
+"""The opset of ONNX's own operators in a file that has none of them, only operators of other domains."""
 SIZES = "1..8"
 """The range of a dim that the file leaves open and the case says nothing of."""
 LARGEST_WHOLE = 1
@@ -80,17 +84,19 @@ def header(file: Path) -> Header:
 
 
 def _model(data: memoryview) -> Header:
-    told, graphs = Header(), 0
+    told, graphs, others = Header(), 0, False
     for number, value in _fields(data):
         if number == 8 and isinstance(value, memoryview):
             opset = dict(_fields(value))
             if _text(opset.get(1)) in ("", "ai.onnx"):
                 told.opset = _number(opset.get(2))
+            others = True
         elif number == 7 and isinstance(value, memoryview):
             graphs += 1
             _graph(value, told)
     if not graphs:
         raise NotOnnx("the file is no ONNX model: it has no graph")
+    told.opset = told.opset or (OPSET_OF_OTHERS if others else 0)
     for tensor in _tensors(data, "model"):
         for name, size in _beside(tensor):
             told.beside[name] = max(size, told.beside.get(name, 0))
@@ -199,11 +205,25 @@ def _filled(
         filled["dims"] = {**dims, **said.get("dims", {})}
     if not inputs and "recorded" not in said:
         raise ValueError(f"{shown(name)} takes no inputs, so that there is nothing to draw")
+    narrow = {tensor.name: _limits(tensor.dtype) for tensor in told.outputs if tensor.dtype in _ROUNDED}
+    if narrow and "tolerance" not in said:
+        filled["tolerance"] = {"fp32": {"outputs": narrow, "because": "so few bits have no closer values"}}
     names = [tensor.name for tensor in told.outputs]
     plain = all(tensor.dtype and re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name) for tensor in told.outputs)
     if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
+
+
+_ROUNDED = {
+    "bfloat16": 2.0**-6, "float8_e4m3fn": 2.0**-2, "float8_e4m3fnuz": 2.0**-2, "float8_e5m2": 2.0**-1,
+    "float8_e5m2fnuz": 2.0**-1, "float8_e8m0fnu": 1.0, "float4_e2m1fn": 1.0,
+}  # fmt: skip
+"""By dtype of an output of few bits, the error that is allowed relative to a value: two units in its last place."""
+
+
+def _limits(dtype: str | None) -> dict[str, float]:
+    return {"rtol": _ROUNDED[str(dtype)], "atol": _ROUNDED[str(dtype)] / 4}
 
 
 def _with_recorded(said: Mapping[str, Any], folder: Path, told: Header, beside: Sequence[str]) -> dict[str, Any]:
@@ -307,7 +327,9 @@ def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str
         if not re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name):
             raise ValueError(f"{file}: the input {tensor.name!r} has a name that no case can say; rename it")
         if tensor.dtype is None or tensor.shape is None:
-            what = "no shape" if tensor.dtype else "a type that is not drawn (a sequence, complex, or 8-bit floats)"
+            what = (
+                "no shape" if tensor.dtype else "a type that is not drawn (a sequence, an optional, text, or complex)"
+            )
             raise ValueError(f"{file}: the input {tensor.name} has {what}; declare it under inputs")
         sizes = [_size(tensor.name, axis, size) for axis, size in enumerate(tensor.shape)]
         entry: dict[str, Any] = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}

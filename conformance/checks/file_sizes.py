@@ -9,7 +9,7 @@ from conformance.case.declaration import Case
 from conformance.case.python import Folder
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped, attempt, stopping
-from conformance.runtimes import opener
+from conformance.export.float64_model import open_unoptimized
 
 FIRST = (4, 3, 8, 16, 32, 64, 128, 224, 256, 512, 2, 1)
 """The sizes that are tried for all dims at once, the first that works being the one to go out from."""
@@ -35,7 +35,7 @@ def working_sizes(case: Case) -> dict[str, str]:
             lines = str(error).splitlines() or [type(error).__name__]
             return f"{file.name} does not load: {lines[0][:300]}"
 
-        with stopping("load", "case", say), opener("onnxruntime-unoptimized")(file, []) as session:
+        with stopping("load", "case", say), open_unoptimized(file) as session:
 
             def runs(sizes: Mapping[str, int]) -> bool:
                 outputs = attempt(lambda: session.run(maker(Draw(dict(sizes), "plain", 0))))

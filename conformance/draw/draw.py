@@ -19,6 +19,7 @@ from conformance.case.words import REGIMES, SPECIALS
 from conformance.disk.recorded_data import read_recorded
 from conformance.disk.recorded_tensors import read_interface
 from conformance.draw import value_regimes
+from conformance.draw.few_bits import carried, representable
 from conformance.draw.graph_values import GraphValues, range_of_numbers
 from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
@@ -65,7 +66,8 @@ def _recorded_hooks(case: Case) -> dict[str, Callable[..., Any]]:
     sets = read_recorded(places, read_interface(model)).sets
 
     def hook(name: str) -> Callable[..., Any]:
-        arrays = [one.inputs[name] for one in sets]
+        values = (one.inputs[name] for one in sets)
+        arrays = [carried(value) if isinstance(value, np.ndarray) else value for value in values]
         return lambda shape, dims, rng: arrays[int(rng.integers(len(arrays)))]
 
     known = case.says.inputs.items()
@@ -92,7 +94,7 @@ class Maker:
         counts = {name: math.prod(shape) for name, shape in shapes.items()}
         if sum(counts.values()) < SURELY_SMALL:
             return
-        sizes = {name: counts[name] * np.dtype(self._case.says.inputs[name].type.dtype).itemsize for name in counts}
+        sizes = {name: counts[name] * np.dtype(self._case.says.inputs[name].type.carrier).itemsize for name in counts}
         drawn = max((_DRAWING * counts[name] for name in counts if name not in self._hooks), default=0)
         if sum(sizes.values()) + drawn > (room := memory.allowed()):
             name = max(sizes, key=lambda name: sizes[name])
@@ -116,7 +118,7 @@ class Maker:
         declared = self._case.says.inputs[name]
         if self._graph is None or not declared.is_drafted:
             return False
-        return bool(self._graph.rules(name, np.dtype(declared.type.dtype).kind))
+        return bool(self._graph.rules(name, np.dtype(declared.type.carrier).kind))
 
     def _by_graph(
         self, name: str, declared: Input, draw: Draw, rng: np.random.Generator, known: Inputs
@@ -124,11 +126,12 @@ class Maker:
         """Return the values of an input of a file by what its graph does with them; None where that says nothing."""
         if self._graph is None or not declared.is_drafted:
             return None
-        dtype, shape = np.dtype(declared.type.dtype), declared.type.at(draw.dims)
+        dtype, shape = np.dtype(declared.type.carrier), declared.type.at(draw.dims)
         shapes = {other: one.type.at(draw.dims) for other, one in self._case.says.inputs.items()}
         made = self._graph.make(name, shape, dtype.kind, known, shapes, rng, draw.seed)
         if made is None and dtype.kind in "iu" and self._graph.are_numbers(name):
-            low, high = range_of_numbers(dtype)
+            (low, high), (least, most) = range_of_numbers(dtype), declared.type.limits
+            low, high = max(low, int(least)), min(high, int(most))
             made = value_regimes.whole_numbers(low, high, shape, self._regime(name, draw), rng)
         return None if made is None else np.asarray(made).astype(dtype)
 
@@ -149,13 +152,14 @@ class Maker:
             if array is None:
                 regime = self._regime(name, draw)
                 array = value_regimes.make(declared, draw.dims, regime, rng, self._hooks.get(name))
-            arrays[name] = array
+            few = declared.type.carrier != declared.type.dtype
+            arrays[name] = representable(array, declared.type.dtype) if few else array
         if self._joint is not None:
             given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)
             if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():
                 raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
             for name, array in given.items():
                 kind, where = self._case.says.inputs[name].type, f"{self._case.says.draw}: {name}"
-                checked = value_regimes.check(array, kind.at(draw.dims), np.dtype(kind.dtype), where)
+                checked = value_regimes.check(array, kind.at(draw.dims), np.dtype(kind.carrier), where)
                 arrays[name] = value_regimes.with_specials(checked, self._regime(name, draw), rng)
         return arrays

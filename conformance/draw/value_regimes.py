@@ -41,7 +41,7 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
     Raises ValueError where the hook returns another shape or dtype than the input declares, or where a
     range is empty at these sizes.
     """
-    shape, dtype = declared.type.at(sizes), np.dtype(declared.type.dtype)
+    shape, dtype = declared.type.at(sizes), np.dtype(declared.type.carrier)
     values = declared.values or _STANDARD_NORMAL
     if hook is not None:
         name = values.python or "recorded data"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from conformance.errors import stopping
+from conformance.export.carried_types import carry
 from conformance.onnxgraph.reads import all_nodes, inside
+from conformance.runtimes import Session, opener
+from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -23,7 +28,18 @@ def load(file: Path) -> ModelProto:
         return f"{file.name} cannot be read: {lines[0][:300]}"
 
     with stopping("declare", "case", say, "BadModel"):  # of protobuf, or of the files beside it
-        return onnx.load(file)
+        return carry(onnx.load(file))
+
+
+def open_unoptimized(file: Path) -> AbstractContextManager[Session]:
+    """Return a session of ONNX Runtime without its optimizer for a file, with the types that NumPy has."""
+    import onnx
+
+    bare = onnx.load(file, load_external_data=False)
+    before = bare.SerializeToString()
+    if carry(bare).SerializeToString() == before:
+        return opener("onnxruntime-unoptimized")(file, [])
+    return contextlib.nullcontext(OnnxRuntimeSession(load(file), [], optimize=False))
 
 
 # ---- the same in float64 -------------------------------------------------------------------------------------

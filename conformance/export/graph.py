@@ -228,7 +228,7 @@ def signature(
     for name, declared in case.says.inputs.items():
         if name not in facts.inputs:
             continue
-        if facts.dtypes.get(name) != declared.type.dtype:
+        if facts.dtypes.get(name) != declared.type.carrier:
             yield Finding(
                 "WrongDtype",
                 f"the graph's input {name} is {facts.dtypes.get(name)}, declared {declared.type.dtype}",

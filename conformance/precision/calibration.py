@@ -172,7 +172,7 @@ def _checked(case: Case, dims: Dims, batch: Mapping[str, Any], source: str) -> I
             array = np.asarray(batch[name]).copy()
         except ValueError as error:
             raise _bad(f"{source}: {name} is no array: {error}") from None
-        if array.dtype != np.dtype(declared.type.dtype):
+        if array.dtype != np.dtype(declared.type.carrier):
             raise _bad(f"{source}: {name} is {array.dtype}, declared is {declared.type}")
         for size, length in zip(declared.type.shape, array.shape, strict=False):
             if size.text in dims.ranges:

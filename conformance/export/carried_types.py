@@ -1,0 +1,54 @@
+"""Give a model an interface of types that NumPy has, in place of those of a few bits that it has not.
+
+Numbers of bfloat16 and of 8, 4 and 2 bits are carried in float32 and int8, which hold each of them exactly: inputs
+of the model are cast to their own type first, and its outputs from it last. In between nothing changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conformance.case.dims import carrier_of
+from conformance.case.onnx_interface import OPSET_OF_OTHERS, TYPES
+from conformance.onnxgraph.reads import OWN, graphs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+_NAMES = {"float32": "FLOAT", "int8": "INT8", "uint8": "UINT8"}
+
+
+def carry(model: ModelProto) -> ModelProto:
+    """Cast the inputs and outputs of a model that NumPy has no types for. The model given is changed."""
+    from onnx import TensorProto, helper
+
+    if not any(entry.domain in OWN for entry in model.opset_import):  # its nodes are of other domains
+        model.opset_import.add(domain="", version=OPSET_OF_OTHERS)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for values, gives in ((model.graph.input, False), (model.graph.output, True)):
+        for value in values:
+            kind = value.type.tensor_type
+            name = TYPES.get(kind.elem_type, "")
+            if not value.type.HasField("tensor_type") or value.name in weights or carrier_of(name) == name:
+                continue
+            own, inner = kind.elem_type, f"{value.name}/{name}"
+            kind.elem_type = getattr(
+                TensorProto, {"float32": "FLOAT"}.get(carrier_of(name), carrier_of(name).upper())
+            )
+            _rename(model, value.name, inner)
+            if gives:
+                model.graph.node.append(helper.make_node("Cast", [inner], [value.name], to=kind.elem_type))
+            else:
+                model.graph.node.insert(0, helper.make_node("Cast", [value.name], [inner], to=own))
+    return model
+
+
+def _rename(model: ModelProto, old: str, new: str) -> None:
+    """Rename a tensor in the nodes of a model's graph and in what is inside of them."""
+    for graph in graphs(model.graph):
+        for node in graph.node:
+            for names in (node.input, node.output):
+                names[:] = [new if name == old else name for name in names]
+        for value in graph.output if graph is not model.graph else ():
+            value.name = new if value.name == old else value.name
