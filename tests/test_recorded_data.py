@@ -332,3 +332,40 @@ def test_recorded_data_goes_with_values_in_another_file_functions_and_several_do
     for folder in ("beside", "function", "domains"):
         cell, *_ = cells(tmp_path / folder)
         assert verdict(bench.run_cell(cell)) == PASSED, folder
+
+
+def test_dropout_that_an_input_sets_to_training_accuses_nobody(tmp_path, bench):
+    made = model_of("net (float[2, 3] x, bool t) => (float[2, 3] y) { r = Constant <value_float = 0.5> () "
+                    "y = Dropout (x, r, t) }")  # fmt: skip
+    save(made, tmp_path / "net.onnx")
+    write_set(tmp_path, [X, np.array(True)], [np.zeros_like(X)])
+    cell, *_ = cells(tmp_path)
+    record = bench.run_cell(cell)
+    assert record.status == "skipped" and "Dropout in training" in record.reason
+    write_set(tmp_path, [X, np.array(False)], [X], 1)
+    cell, *_ = cells(tmp_path, BODY.replace("data_set_0", "data_set_1"))
+    assert verdict(bench.run_cell(cell)) == PASSED
+
+
+def test_what_the_evaluator_alone_gives_is_open_where_two_runtimes_give_others(tmp_path, bench):
+    """Resize by scales with align_corners: ONNX's tests divide by a length that is no whole number."""
+    pytest.importorskip("openvino")
+    made = model_of(
+        "net (float[1, 1, 2, 4] x) => (float[1, 1, 1, 2] y) { y = Resize <mode = \"linear\", "
+        "coordinate_transformation_mode = \"align_corners\"> (x, , s) }", 19,
+        s=np.array([1, 1, 0.6, 0.6], np.float32),
+    )  # fmt: skip
+    save(made, tmp_path / "net.onnx")
+    x = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 2, 4)
+    write_set(tmp_path, [x], [np.array([[[[1, 3.142857]]]], np.float32)])
+    cell, *_ = cells(tmp_path)
+    record = bench.run_cell(cell)
+    assert record.status == "skipped" and "it is open what the standard means" in record.reason
+
+
+def test_an_input_that_is_given_back_reaches_openvino_whatever_its_name_there(tmp_path, bench):
+    pytest.importorskip("openvino")
+    saved(tmp_path, "net (float[2, 3] x) => (float[2, 3] y) { y = Dropout (x) }", [X])
+    body = BODY + "  runtimes: openvino\n"
+    cell, *_ = cells(tmp_path, body)
+    assert verdict(bench.run_cell(cell)) == PASSED

@@ -22,6 +22,7 @@ from conformance.compare.recorded_values import Difference, difference, named_te
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
 from conformance.disk.recorded_tensors import read_interface
 from conformance.errors import Stopped, Unavailable, attempt, summarize
+from conformance.onnxgraph.reads import all_nodes
 from conformance.records.explanation import Explanation, blame, kernels
 from conformance.records.record import Witness
 from conformance.runtimes import Session, opener, registry
@@ -162,6 +163,8 @@ def _judged(
 
     Raises Unavailable where nobody can say whether the recorded outputs are those of the model.
     """
+    if _trains(file, one):
+        raise Unavailable(f"{one.name}: Dropout in training draws random numbers, which no two runs have to share")
     answers: list[Witness] = []
     for name in WITNESSES:
         if name == run.cell.runtime or registry.absence(name) is not None:
@@ -196,6 +199,15 @@ def _judged(
             "open, or the data is another model's"
         )
     return blame(stop, Explanation(None, None, tuple(answers)))
+
+
+def _trains(file: Path, one: RecordedSet) -> bool:
+    """Return whether an input of the set switches a Dropout to training."""
+    import onnx
+
+    modes = [node.input[2] for node in all_nodes(onnx.load(file, load_external_data=False))
+             if node.op_type == "Dropout" and len(node.input) > 2]  # fmt: skip
+    return any(np.any(one.inputs.get(name)) for name in modes)
 
 
 def _titled(names: Iterable[str]) -> str:

@@ -97,7 +97,7 @@ def _beyond(got: Array, wanted: Array, rtol: float, atol: float) -> Array:
     with np.errstate(all="ignore"):
         alike = (one == other) | (np.isnan(one) & np.isnan(other))
         largest = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
-        step = np.finfo(wanted.dtype).eps if wanted.dtype.name not in _STEPS and wanted.dtype.isbuiltin else 0.0
+        step = np.finfo(wanted.dtype).eps if wanted.dtype.name not in _STEPS and wanted.dtype.isbuiltin == 1 else 0.0
         limit = np.maximum(atol + rtol * np.abs(other), _SUM * step * largest)
         ratios = np.abs(one - other) / np.maximum(limit, np.finfo(np.float64).tiny)
         far: Array = np.where(alike, 0.0, np.where(np.isfinite(one) & np.isfinite(other), ratios, np.inf))

@@ -52,12 +52,13 @@ class OpenVinoSession:
         }  # fmt: skip
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        feed = {
-            place: np.asarray(inputs[name], order="C")  # which leaves a scalar a scalar
-            for place, names in enumerate(self._names)
-            for name in names
-            if name in inputs
-        }
+        found = [next((name for name in names if name in inputs), None) for names in self._names]
+        # an input that a model gives back through nothing but an identity may have lost its name to the output
+        nameless = iter([name for name in inputs if name not in found] if found.count(None) else [])
+        chosen = [next(nameless, None) if name is None else name for name in found]
+        if None in chosen:
+            raise Unavailable("OpenVINO has an input under another name, which cannot be given")
+        feed = {place: np.asarray(inputs[str(name)], order="C") for place, name in enumerate(chosen)}
         results = self._model(feed, share_inputs=False, share_outputs=False)
         return [_typed(port, np.array(results[place])) for place, port in enumerate(self._model.outputs)]
 
