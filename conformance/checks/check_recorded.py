@@ -207,7 +207,8 @@ def _trains(file: Path, one: RecordedSet) -> bool:
 
     modes = [node.input[2] for node in all_nodes(onnx.load(file, load_external_data=False))
              if node.op_type == "Dropout" and len(node.input) > 2]  # fmt: skip
-    return any(np.any(one.inputs.get(name)) for name in modes)
+    given: list[Any] = [one.inputs.get(name) for name in modes]
+    return any(bool(np.any(mode)) for mode in given)
 
 
 def _titled(names: Iterable[str]) -> str:
