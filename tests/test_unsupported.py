@@ -8,6 +8,7 @@ from conformance.case.case_file import load
 from conformance.onnxgraph.random_nodes import random_nodes
 from conformance.onnxgraph.value_free import value_free
 from conformance.plan.catalogue import plan
+from conformance.runtimes import opener
 from conformance.runtimes.unsupported import refusal, sentence
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of
@@ -113,3 +114,12 @@ def test_an_output_that_no_drawn_value_changes_verifies_nothing(tmp_path, bench)
     made = model_of("net (float[2, 3] x) => (float[2, 3] y) { y = Mul (x, zero) }", zero=np.float32(0))
     record = bench.run_cell(accuracy(tmp_path, made), examples=2)
     assert record.status == "skipped" and "do not show whether the runtime is right" in record.reason
+
+
+@pytest.mark.parametrize("node", ["Dropout (x)", "Sum (x)", "Identity (x)"])
+def test_openvino_is_given_the_input_that_a_model_gives_back(tmp_path, node):
+    pytest.importorskip("openvino")
+    save(model_of(f"net (float[3] x) => (float[3] y) {{ y = {node} }}"), tmp_path / "net.onnx")
+    x = np.array([1, 2, 3], np.float32)
+    with opener("openvino")(tmp_path / "net.onnx", []) as session:
+        assert session.run({"x": x})[0].tolist() == [1, 2, 3]
