@@ -23,6 +23,7 @@ first:
     i: {type: "int64[k]", values: {integers: {low: 0, high: n - 1}}, as: index}
     p: {type: "int64[min(n, 7)]", values: {permutations: "min(n, 7)"}}
     m: {type: "int64[batch, n]", values: {padding: [0, 1]}}
+    e: {type: "int64[2]", values: {exactly: [1, 2]}}
     c: {type: "int8[a]", values: {choice: [1, 2, 5]}}
   dims: {batch: 1..64, n: 2..32 step 2, k: 1..n}
   where: [k <= n, batch != 3]
@@ -136,6 +137,16 @@ sixth:
   onnx: net.onnx
   export: {onnx: {opsets: [17], file: other.onnx, simplify: true, static: [n], functions: beside.function}}
   precisions: {int8: {exclude: {onnx: Gemm}}}
+
+recorded_too:
+  about: a model with what somebody recorded of it
+  onnx: net.onnx
+  recorded: {data: [data.npz], rtol: 1e-3, only: false}
+
+given:
+  about: a model whose values the graph says
+  onnx: net.onnx
+  inputs: {x: {type: "float32[n, 4]", values: {by_graph: 3}}}
 """,
     "deployment": """
 fifth:
@@ -157,6 +168,7 @@ fifth:
     timing_cache: false
     cuda_graph: true
     plugins: plugin.so
+    targets: [sm80, sm89]
   latency:
     - {runtime: onnxruntime, precision: fp32, exporter: torchscript, at: {batch: 4}, at_most: 5 ms, percentile: 90}
     - {runtime: tensorrt, precision: fp16, at_most: 1.2 x pytorch, throughput: [1, 8], transfers: true, seconds: 2.5}
@@ -165,13 +177,16 @@ fifth:
 
 
 def write_beside(folder: Path) -> None:
-    """Writes the model that a seed names."""
+    """Writes the model that a seed names, and recorded data of it."""
+    import numpy as np
     from onnx import TensorProto, helper, save
 
     node = helper.make_node("Abs", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy")
     graph = helper.make_graph([node], "net", [x], [y])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "net.onnx")
+    values = np.ones((2, 4), np.float32)
+    np.savez(folder / "data.npz", x=values, y=values)
 
 
 # ---- what is put in the place of something ----------------------------------------------------------------------

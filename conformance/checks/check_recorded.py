@@ -28,7 +28,9 @@ from conformance.records.record import Witness
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.unsupported import refusal
 
-WITNESSES = ("onnx-reference", "onnxruntime", "onnxruntime-unoptimized", "openvino")
+WITNESSES = tuple(
+    runtime.name for runtime in registry.RUNTIMES if runtime.second_opinion or runtime.name == "onnxruntime"
+)
 """Runtimes that are asked about a set on which another fails, in this order."""
 FOREIGN = "ForeignData"
 """The name of the error of recorded data that is another model's."""

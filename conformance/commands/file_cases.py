@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from conformance.commands import pairs
 from conformance.errors import UserError
+from conformance.runtimes import registry
 
 if TYPE_CHECKING:
     from conformance.case.declaration import Case
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 ALL = "fp32,fp16,int8"
 """The precisions that a file is checked in where nobody names any."""
-WITNESSES = ("openvino", "tensorrt-rtx")
+WITNESSES = tuple(
+    runtime.name
+    for runtime in registry.RUNTIMES
+    if runtime.only_builds or (runtime.second_opinion and runtime.absent)
+)
 """Runtimes that are asked too where they are installed."""
 
 
@@ -91,8 +96,6 @@ def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, A
 
 
 def _installed(runtime: str) -> bool:
-    from conformance.runtimes import registry
-
     return registry.absence(runtime) is None
 
 

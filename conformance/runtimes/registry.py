@@ -50,6 +50,8 @@ class RuntimeEntry(NamedTuple):
     inside: str = ""
     """A module whose ``values`` gives the tensors inside of a model without making them outputs, which would change
     what the runtime makes of it, and whose ``absence`` says why this host has none; empty where outputs do."""
+    shown_inside: str = ""
+    """What has to be said of these tensors, where the runtime's optimizer or fusions decide on them."""
     only_builds: bool = False
     """Whether it only parses a model and builds an engine of it, and runs nothing: ``opens`` is empty. It checks the
     models of every case that names TensorRT."""
@@ -126,6 +128,7 @@ RUNTIMES = (
         name="onnxruntime",
         title="ONNX Runtime",
         opens="conformance.runtimes.onnxruntime:open_optimized",
+        shown_inside="whose optimizer merges fewer nodes than it would were the tensors inside not shown",
         takes=("config",),
         short="ort",
         packages=tuple(dict.fromkeys(_OF_ONNXRUNTIME)),
@@ -151,6 +154,7 @@ RUNTIMES = (
         takes=("build",),
         short="trt",
         inside="conformance.runtimes.tensorrt.engine_tensors",
+        shown_inside="of whose engine only the tensors are shown that no fusion removes",
         on_device=True,
         absent="conformance.runtimes.tensorrt:absence",
         packages=("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),

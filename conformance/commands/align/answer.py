@@ -26,12 +26,6 @@ from conformance.records.sanitize import literal
 from conformance.runtimes import registry
 from conformance.runtimes.inner_tensors import values
 
-OPTIMIZES = {
-    "onnxruntime": ", whose optimizer merges fewer nodes than it would were the tensors inside not shown",
-    "tensorrt": ", of whose engine only the tensors are shown that no fusion removes",
-}
-"""What the heading adds to the title of a runtime that optimizes."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -77,7 +71,8 @@ def _answer(run: CellRun, draw: Draw, runtime: str) -> Answer:
 
 def _heading(run: CellRun, draw: Draw, runtime: str) -> str:
     cell, sizes = run.cell, ", ".join(f"{name}={size}" for name, size in draw.dims.items())
-    how = registry.named(runtime).title + OPTIMIZES.get(runtime, "")
+    entry = registry.named(runtime)
+    how = f"{entry.title}, {entry.shown_inside}" if entry.shown_inside else entry.title
     return (
         f"{cell.case.name}, {cell.exporter} opset {cell.opset}, {cell.precision}, by {how}; "
         f"{sizes or 'no dims'}, {draw.regime} values, seed {draw.seed}"
