@@ -3,6 +3,7 @@
     python -m benchmarks onnx_tests --recorded      recorded data alone
     python -m benchmarks onnx_tests                 and drawn values
     python -m benchmarks onnx_tests --every 10      of every tenth model
+    python -m benchmarks onnx_tests --planted       wrong kernels, after a run with --recorded
 
 A run that is broken off goes on where it was. ``--page`` writes ``docs/evidence/onnx-tests.md`` of what is there.
 """
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.onnx_tests.all_tests import write_tests
+from benchmarks.onnx_tests.planted_kernels import chosen, plant
 from benchmarks.onnx_tests.tally import summarize, write_page
 from benchmarks.onnx_tests.try_tests import Way, read_results, run_tests
 
@@ -29,6 +31,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth model, by name")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="models at a time (default: %(default)s)")
     parser.add_argument("--again", action="store_true", help="run all of it again")
+    parser.add_argument("--planted", action="store_true", help="plant a wrong kernel for each of 60 operators")
     parser.add_argument("--page", action="store_true", help="run nothing, and write the page")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="models and results (default: %(default)s)")
     given = parser.parse_args(words)
@@ -37,6 +40,12 @@ def main(words: Sequence[str]) -> int:
         write_page({way: read_results(file) for way, file in ways.items()})
         return 0
     tests = write_tests(given.folder / "models")
+    if given.planted:
+        trials = plant(chosen(tests, read_results(ways["recorded"])), given.folder / "planted", given.jobs)
+        for one in trials:
+            print(f"{'found' if one.found else 'MISSED'}  {one.operator}: {one.told()[:200]}")
+        print(f"{sum(one.found for one in trials)} of {len(trials)} wrong kernels found on drawn data alone")
+        return 0
     way: Way = "recorded" if given.recorded else "drawn"
     if given.again:
         ways[way].unlink(missing_ok=True)

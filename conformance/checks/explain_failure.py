@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from conformance.arrays import Array, Inputs
 from conformance.case.words import base_of
 from conformance.checks.conditioning import computes
@@ -93,6 +95,35 @@ class CaseExplainer(Explainer):
         why = f": {reference.abstains}" if reference.abstains else ""
         raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
 
+    def check_confirmed(self, example: Example) -> None:
+        """Raise Unavailable where ONNX Runtime both runs a file and says what it means, and nobody else gives the
+        same values: compared with itself, it shows that its optimizer is right, and nothing of its kernels.
+
+        Raise Stopped where two others agree with each other on other values.
+        """
+        run, runtime = self._run, self._run.cell.runtime or ""
+        reference = run.reference
+        by_itself = reference.abstains is not None and kernels(runtime) == "onnxruntime"
+        if run.cell.case.says.onnx is None or run.cell.converted or self._is_another or not by_itself:
+            return
+        voices = {"ONNX's evaluator": reference.seconded(example.inputs)}
+        for other in registry.second_opinions(runtime):
+            if other.computes_with not in ("onnxruntime", "onnx-reference"):
+                asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config()).outputs
+                voices[other.title] = asked and blame.in_dtypes_of(example.wanted, asked)
+        given = {title: outputs for title, outputs in voices.items() if outputs is not None}
+        if any(self._agrees(outputs, example) for outputs in given.values()):
+            return
+        others = " and ".join(given)
+        if len(given) > 1 and _alike(*given.values()):
+            text = f"{others} give other values than ONNX Runtime, and the same as each other"
+            raise Stopped("compare", "WrongValue", text, "runtime")
+        said = f"{others} gives other values" if len(given) == 1 else "others give other values, each its own"
+        raise Unavailable(
+            f"ONNX Runtime is compared with itself here ({reference.abstains}), "
+            f"and {said if given else 'nobody else computes the file'}"
+        )
+
     def _agrees(self, outputs: list[Array] | None, example: Example, *, values_only: bool = False) -> bool:
         """Return whether outputs are right for an example, as far as the cell's runtime has to be."""
         if outputs is None:
@@ -165,6 +196,19 @@ def may_saturate(run: CellRun) -> bool:
     """Return whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
     nodes = (run.record.graph or {}).get("nodes") or {}
     return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, run.settings.instructions)
+
+
+def _alike(*answers: list[Array]) -> bool:
+    """Return whether several give the same values, as far as float32 shows it."""
+    first, *others = answers
+    return all(
+        len(other) == len(first)
+        and all(
+            a.shape == b.shape and np.allclose(np.asarray(a, float), np.asarray(b, float), 1e-3, 1e-5, equal_nan=True)
+            for a, b in zip(other, first, strict=True)
+        )
+        for other in others
+    )
 
 
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
