@@ -102,6 +102,8 @@ class FileReference(Reference):
             raise Stopped("declare", invalid[0], f"onnx.checker refuses the file: {invalid[1]}", "case")
         shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
         text = f"nobody says what the file means at {shapes}: {'; '.join(said)}"
+        if any(array.dtype.kind in "iu" for array in inputs.values()):
+            text += "; where an input has to have certain values, give them with --input NAME=VALUES"
         raise Undecided("declare", "Undecided", text)
 
     @cached_property
