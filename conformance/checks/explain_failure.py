@@ -90,10 +90,28 @@ class CaseExplainer(Explainer):
                 return
             if asked.outputs is not None and kernels(other.name) != kernels(runtime):
                 alike.append(other.title)
+        if reference.abstains is None and self._is_far_off(example):
+            return
         who = "ONNX's evaluator" if reference.abstains is None else "ONNX Runtime"
         others = f"and {' and '.join(alike)} not those of {who}" if alike else "and nobody else computes the file"
         why = f": {reference.abstains}" if reference.abstains else ""
         raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
+
+    def _is_far_off(self, example: Example) -> bool:
+        """Return whether the cell's runtime is far off by what another one computes in float32 of a file in float64:
+        so coarse an answer is enough to tell which of two is wrong that differ by more than that."""
+        run, runtime = self._run, self._run.cell.runtime or ""
+        if not any(array.dtype == np.float64 for array in (*example.inputs.values(), *example.wanted)):
+            return False
+        for other in registry.second_opinions(runtime):
+            if not other.values_only or kernels(other.name) == kernels(runtime):
+                continue
+            model, libraries = self._model.file, run.libraries()
+            coarse = ask(other.name, model, libraries, example.inputs, run.config(), anyway=True).outputs
+            own = ask(runtime, model, libraries, example.inputs, run.config()).outputs
+            if coarse is not None and own is not None:
+                return _alike(coarse, example.wanted) and not _alike(own, example.wanted)
+        return False
 
     def check_confirmed(self, example: Example) -> None:
         """Raise Unavailable where ONNX Runtime both runs a file and says what it means, and nobody else gives the

@@ -39,14 +39,16 @@ def ask(
     libraries: Sequence[str],
     inputs: Mapping[str, Array],
     config: Mapping[str, str] | None = None,
+    *,
+    anyway: bool = False,
 ) -> Asked:
-    """Return what a runtime computes of a model, whatever that does to the process that computes it."""
-
+    """Return what a runtime computes of a model, whatever that does to the process that computes it; ``anyway`` also
+    where it is no witness, as one that computes float64 in float32."""
     entry = registry.named(runtime)
 
     def question() -> Asked:
         why_not = entry.no_witness
-        reason = registry.function(why_not)(model, inputs) if why_not else None
+        reason = registry.function(why_not)(model, inputs) if why_not and not anyway else None
         if reason is not None:
             return Asked(None, "abstains", reason=reason)
         os.environ.update(entry.witness_environment)  # of this process, which has no other question
