@@ -11,6 +11,7 @@ A run that is broken off goes on where it was. ``--page`` writes ``docs/evidence
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,14 +37,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="models and results (default: %(default)s)")
     given = parser.parse_args(words)
     ways: dict[Way, Path] = {"recorded": given.folder / "recorded.jsonl", "drawn": given.folder / "drawn.jsonl"}
+    planted = given.folder / "planted.json"
     if given.page:
-        write_page({way: read_results(file) for way, file in ways.items()})
+        told = json.loads(planted.read_text(encoding="utf-8")) if planted.is_file() else []
+        write_page({way: read_results(file) for way, file in ways.items()}, told)
         return 0
     tests = write_tests(given.folder / "models")
     if given.planted:
         trials = plant(chosen(tests, read_results(ways["recorded"])), given.folder / "planted", given.jobs)
         for one in trials:
             print(f"{'found' if one.found else 'MISSED'}  {one.operator}: {one.told()[:200]}")
+        told = [{"operator": one.operator, "found": one.found, "said": one.told()} for one in trials]
+        planted.write_text(json.dumps(told, indent=1), encoding="utf-8")
         print(f"{sum(one.found for one in trials)} of {len(trials)} wrong kernels found on drawn data alone")
         return 0
     way: Way = "recorded" if given.recorded else "drawn"
