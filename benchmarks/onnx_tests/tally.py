@@ -139,6 +139,9 @@ _OF_EQUAL = (
 _BY_HAND = {
     "test_top_k": _OF_EQUAL,
     "test_top_k_smallest": _OF_EQUAL,
+    "test_erf": "OpenVINO's Erf of 1e-7 is 0; it is 1.128e-7.",
+    "test_rnn_seq_length": "ONNX Runtime's RNN makes 2.38e-7 of 2e-7, of which tanh is 2e-7.",
+    "test_gru_bidirectional": "ONNX Runtime's GRU is off by 1.8e-7 where its gates leave 3.6e-7.",
     "test_mish_expanded": "OpenVINO's Softplus of -10 is 4.54177e-5, which is log(1 + exp(-10)) in float32; it is "
     "4.54391e-5 (log1p in float64), so that it is off by 5e-4, and Mish with it.",
 }
