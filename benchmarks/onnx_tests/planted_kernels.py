@@ -11,16 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.onnx_tests.all_tests import Shipped
-from benchmarks.onnx_tests.try_tests import Result
-from conformance.case.case_file import cases_of
-from conformance.case.document import Document
+from benchmarks.onnx_tests.try_tests import Result, case_of_test
 from conformance.case.onnx_interface import header
 from conformance.checks.check_models import CheckedModel, Model, check_models, run_model
 from conformance.checks.runner import Runner
-from conformance.errors import UserError
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.isolation import Worker
@@ -75,7 +71,7 @@ sys.meta_path.insert(0, Finder())
 
 @dataclass(frozen=True)
 class Planted:
-    """What came of the plant in one operator."""
+    """Hold the verdict on the plant in one operator."""
 
     operator: str
     records: Sequence[Record]
@@ -124,7 +120,7 @@ def plant(tests: Sequence[Shipped], store: Path, jobs: int) -> list[Planted]:
         return Runner(settings, SECONDS, worker)
 
     def check(worker: Worker, runner: Runner, model: Model) -> CheckedModel:
-        return run_model(model, lambda dims: _case(model), runner, lambda record: None)
+        return run_model(model, lambda dims: case_of_test(model, ["onnxruntime"]), runner, lambda record: None)
 
     with tempfile.TemporaryDirectory(prefix="conformance-plant-") as folder:
         (Path(folder) / "sitecustomize.py").write_text(PLANT, encoding="utf-8")
@@ -135,16 +131,3 @@ def plant(tests: Sequence[Shipped], store: Path, jobs: int) -> list[Planted]:
         finally:
             os.environ["PYTHONPATH"] = before
     return [Planted(by_name[one.model.name], one.records, one.refused) for one in done]
-
-
-def _case(model: Model) -> Any:
-    """Return the case of a file of which nothing is recorded."""
-    says = {
-        "about": "a test of ONNX", "onnx": model.file.name, "runtimes": ["onnxruntime"], "specials": False,
-        "examples": {"shapes": 2}, "export": {"onnx": {"opsets": [header(model.file).opset]}},
-    }  # fmt: skip
-    document = Document(model.file.absolute(), {}, {(model.name,): (1, 1)})
-    cases, problems = cases_of(model.name, says, document)
-    if problems:
-        raise UserError(problems[0].message)
-    return cases[0]

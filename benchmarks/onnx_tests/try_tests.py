@@ -32,7 +32,7 @@ _KEPT = ("check", "runtime", "status", "stage", "error", "fault", "reason", "exa
 
 @dataclass
 class Result:
-    """What came of one test."""
+    """Hold the verdicts on one test."""
 
     name: str
     operator: str
@@ -89,7 +89,7 @@ def run_tests(tests: Sequence[Shipped], way: Way, file: Path, store: Path, jobs:
         return Runner(settings, SECONDS, worker)
 
     def check(worker: Worker, runner: Runner, model: Model) -> CheckedModel:
-        return run_model(model, lambda dims: _case(model, way), runner, lambda record: None)
+        return run_model(model, lambda dims: case_of_test(model, RUNTIMES, way), runner, lambda record: None)
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as stream:
@@ -109,13 +109,17 @@ def run_tests(tests: Sequence[Shipped], way: Way, file: Path, store: Path, jobs:
     return ordered
 
 
-def _case(model: Model, way: Way) -> Any:
-    """Return the case of a test: its recorded data, and with ``drawn`` what is drawn around it."""
-    says = {
-        "about": "a test of ONNX", "onnx": model.file.name, "runtimes": list(RUNTIMES), "specials": False,
+def case_of_test(model: Model, runtimes: Sequence[str], way: Way | None = None) -> Any:
+    """Return the case of a test: its recorded data, and with ``drawn`` values around it; without ``way`` only those.
+
+    Raises UserError where the file makes no case.
+    """
+    says: dict[str, Any] = {
+        "about": "a test of ONNX", "onnx": model.file.name, "runtimes": list(runtimes), "specials": False,
         "examples": {"shapes": 2}, "export": {"onnx": {"opsets": [header(model.file).opset]}},
-        "recorded": {"data": [one.name for one in beside(model.file)], "only": way == "recorded"},
     }  # fmt: skip
+    if way is not None:
+        says["recorded"] = {"data": [one.name for one in beside(model.file)], "only": way == "recorded"}
     document = Document(model.file.absolute(), {}, {(model.name,): (1, 1)})
     cases, problems = cases_of(model.name, says, document)
     if problems:

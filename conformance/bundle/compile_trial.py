@@ -27,7 +27,7 @@ class Refusing:
 
     @property
     def reason(self) -> str:
-        """What was refused, and for which target."""
+        """Say what was refused, and for which target."""
         return f"{self.trial.reason}{f' (for {self.job.target})' if self.job.target else ''}"
 
 
@@ -48,8 +48,7 @@ def try_jobs(record: Record, model: Path, jobs: Sequence[Job], attempt: Try) -> 
             break
         done.append(job.target)
     assert trial is not None
-    parsed = trial.error not in ("UnsupportedModel",)
-    record.compiled = Compiled(by=f"TensorRT for RTX {trial.version}", parsed=parsed)
+    record.compiled = Compiled(by=f"TensorRT for RTX {trial.version}", parsed=trial.error != "UnsupportedModel")
     if builds:
         record.compiled["targets"] = done
         record.compiled["commands"] = rtx_commands(model, jobs)

@@ -278,7 +278,7 @@ class _Replay:
         try_engine(self.record, self._guarded, self._model, self._build, trial)
 
     def compile(self) -> None:
-        """What TensorRT for RTX makes of the model."""
+        """Have TensorRT for RTX parse the model, or build an engine of it."""
         from conformance.runtimes.tensorrt.rtx import USUAL, Job, tried
 
         job = Job() if self._entry.check == "parse" else Job(self._build, USUAL)

@@ -35,7 +35,7 @@ class Model:
 
 @dataclass
 class CheckedModel:
-    """What came of one model."""
+    """Hold the verdicts on one model."""
 
     model: Model
     dims: dict[str, str] = field(default_factory=dict)

@@ -126,7 +126,7 @@ class CaseExplainer(Explainer):
             return
         voices = {"ONNX's evaluator": reference.seconded(example.inputs)}
         for other in registry.second_opinions(runtime):
-            if other.computes_with not in ("onnxruntime", "onnx-reference"):
+            if kernels(other.name) != kernels(runtime) and other.name != "onnx-reference":
                 asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config()).outputs
                 voices[other.title] = asked and blame.in_dtypes_of(example.wanted, asked)
         given = {title: outputs for title, outputs in voices.items() if outputs is not None}

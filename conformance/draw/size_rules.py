@@ -131,14 +131,19 @@ def block(site: Site) -> Array | None:
     return None if found is None else np.array(found[1])
 
 
-def scales(site: Site) -> Array | None:
-    """Scales of Resize and Upsample: batch and channels stay, the other axes change by halves."""
-    shape = site.shape_of(0)
-    axes = site.attribute("axes", None)
+def _resized_axes(site: Site) -> list[int] | None:
+    """Return the axes that a Resize changes; None where they are not known, or their number is not its input's."""
+    shape, axes = site.shape_of(0), site.attribute("axes", None)
     if shape is None or not site.count:
         return None
     where = [axis % len(shape) for axis in axes] if axes else [*range(len(shape))]
-    if len(where) != site.count:
+    return where if len(where) == site.count else None
+
+
+def scales(site: Site) -> Array | None:
+    """Scales of Resize and Upsample: batch and channels stay, the other axes change by halves."""
+    shape, where = site.shape_of(0), _resized_axes(site)
+    if shape is None or where is None:
         return None
     down = site.node.op_type == "Resize"
     some = [1.0, 1.5, 2.0, 3.0, *([0.5, 0.6] if down else [])]
@@ -150,12 +155,8 @@ def scales(site: Site) -> Array | None:
 
 def resized(site: Site) -> Array | None:
     """Sizes of Resize: batch and channels stay."""
-    shape = site.shape_of(0)
-    axes = site.attribute("axes", None)
-    if shape is None or not site.count:
-        return None
-    where = [axis % len(shape) for axis in axes] if axes else [*range(len(shape))]
-    if len(where) != site.count:
+    shape, where = site.shape_of(0), _resized_axes(site)
+    if shape is None or where is None:
         return None
     return np.array([
         shape[axis] if len(shape) > 2 and axis < 2 else site.rng.integers(1, 2 * shape[axis] + 1, endpoint=True)

@@ -221,7 +221,7 @@ def absence(name: str | None) -> str | None:
 
 
 def absence_inside(name: str) -> str | None:
-    """Why this host cannot look at the tensors inside of a model in the runtime of that name; None where it can."""
+    """Say why this host cannot look at the tensors inside of a model in that runtime; return None where it can."""
     entry = named(name)
     reason: str | None = function(f"{entry.inside}:absence")() if entry.inside else absence(name)
     return reason

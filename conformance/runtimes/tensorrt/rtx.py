@@ -49,7 +49,7 @@ def absence() -> str | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a model that TensorRT for RTX was given."""
+    """Hold the outcome of a model that TensorRT for RTX was given."""
 
     version: str
     error: str | None = None
@@ -60,7 +60,7 @@ class Trial:
 
     @property
     def reason(self) -> str:
-        """What was refused, in one line."""
+        """Say in one line what was refused."""
         return "; ".join(dict.fromkeys(map(str, self.refusals))) or self.said
 
     @property
@@ -71,7 +71,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Job:
-    """What TensorRT for RTX is asked to do with a model: to parse it, or to build an engine and throw it away."""
+    """Ask TensorRT for RTX to parse a model, or to build an engine of it, which is thrown away."""
 
     build: Build | None = None
     """The shapes and options of the engine; None asks for parsing alone."""
