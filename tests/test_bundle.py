@@ -75,6 +75,13 @@ def bundle(packed, tmp_path) -> Path:
     return copy_cases(packed, tmp_path, "planted")
 
 
+def test_the_opsets_that_are_asked_for_are_packed_whatever_the_case_gives_tensorrt(tmp_path):
+    body = BODY.replace("[17]", "[13, 15, 17]")
+    assert pack(tmp_path, body, "", "--opset", "13,15")[0] == 0
+    packed = {(entry.opset, entry.precision) for entry in Bundle(tmp_path / "bundle").entries}
+    assert packed == {(opset, precision) for opset in (13, 15) for precision in ("fp32", "fp16")}
+
+
 def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
     bundle = Bundle(packed)
     assert {entry.name for entry in bundle.entries} == NAMES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +36,16 @@ def run(given: argparse.Namespace) -> int:
     from conformance.bundle.bundle_layout import BundleWriter
     from conformance.bundle.entry import Entry
     from conformance.errors import CaseFileError, UserError
-    from conformance.plan.catalogue import read_suite, refuse_without_torch, selection
+    from conformance.plan.catalogue import read_at_opsets, read_file, read_suite, refuse_without_torch, selection
     from conformance.plan.settings import Settings
     from conformance.records.environment import environment
     from conformance.worker.isolation import Death
     from conformance.worker.warm import new_worker
 
     options = {"runtime": given.runtime, **{name: getattr(given, name) for name in KEYS}}
-    cells, files = read_suite(given.cases or [Path("cases")], selection(options))
+    wanted = selection(options)
+    read_one = read_file if wanted.opsets is None else partial(read_at_opsets, wanted.opsets)
+    cells, files = read_suite(given.cases or [Path("cases")], wanted, read_one)
     broken = [error for error in files.values() if isinstance(error, CaseFileError)]
     if broken:
         raise UserError("\n".join(map(str, broken)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -211,6 +211,20 @@ def read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
         return [], [*problems, *error.problems]
     except Exception as error:  # a mistake of ours; it is told as a problem of the file, whose cells are lost
         return [], [*problems, Problem(file, 1, 1, harness_mistake("planning the cells of this file", error))]
+
+
+def read_at_opsets(opsets: Collection[int], file: Path) -> tuple[list[Cell], list[Problem]]:
+    """Read a file with cells of TensorRT and of the precisions at these opsets, where its cases have others or none;
+    a ``ReadFile``. An older TensorRT, which knows older opsets alone, is such a reason."""
+    cases, problems = read(file)
+    return cells_of(file, [_at_opsets(case, opsets) for case in cases]), list(problems)
+
+
+def _at_opsets(case: Case, opsets: Collection[int]) -> Case:
+    says, listed = case.says, sorted(opsets)
+    precisions = {name: settings.model_copy(update={"opsets": listed}) for name, settings in says.precisions.items()}
+    tensorrt = says.tensorrt.model_copy(update={"opsets": listed})
+    return replace(case, says=says.model_copy(update={"precisions": precisions, "tensorrt": tensorrt}))
 
 
 def cells_of(file: Path, cases: Iterable[Case]) -> list[Cell]:
