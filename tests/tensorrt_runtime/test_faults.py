@@ -8,7 +8,7 @@ from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build_options import Build
 from tests.kit.cases import details, say, verdict, write_case
 from tests.kit.runs import run_suite
-from tests.tensorrt_runtime.support import DOUBLES, LINEAR, PRECISIONS, PYTHON, run, saved
+from tests.tensorrt_runtime.support import AFFINE, BATCHES, DOUBLES, LINEAR, PRECISIONS, PYTHON, run, saved
 
 
 @pytest.mark.parametrize("fault, check, precision, error", [
@@ -78,3 +78,20 @@ def test_what_tensorrt_and_cuda_refuse_is_no_mistake_of_the_harness(bench, doubl
     assert (record.status, record.error, record.fault) == ("failed", error, "runtime")
     assert record.stage == "load" or error == "MemoryError"
     assert not any("mistake in the harness" in line for line in details(record))
+
+
+def test_kept_timings_that_are_refused_do_not_explain_a_build_that_fails(double, tmp_path, monkeypatch):
+    double("8.6.0", fault="build")
+    import tensorrt
+
+    made = tensorrt.IBuilderConfig.create_timing_cache
+
+    def refusing(config, serialized_timing_cache):
+        config._logger.log(tensorrt.ILogger.Severity.ERROR, "Myelin error from unknown graph")
+        return made(config, serialized_timing_cache)
+
+    monkeypatch.setattr(tensorrt.IBuilderConfig, "create_timing_cache", refusing)
+    build = Build(BATCHES.shapes, store=tmp_path / "engines")
+    with pytest.raises(RuntimeError) as raised, runtime.open_model(saved(tmp_path, AFFINE), (), build):
+        pass
+    assert "planted" in str(raised.value) and "Myelin" not in str(raised.value)

@@ -146,6 +146,7 @@ def make_engine(
     timings = None
     if build.options.timing_cache and cache is not None:
         timings = _timings(config, cache.timings(host))
+        log.forget()  # that kept timings are refused explains no failure of this build
     engine = builder.build_serialized_network(network, config)
     if engine is None:
         raise BuildFailed(log.errors())

@@ -23,6 +23,7 @@ _CALL = re.compile(r"^\S+:? Error Code \d+: [A-Z][\w ]*\((?P<said>.+?)\)?$")
 """A call of TensorRT's interface, and what it says of its arguments."""
 _PLACE_IN_TENSORRT = re.compile(r"\s*In \S+ at /\S+:\d+(?=\)?)")
 _MESSAGES = re.compile(r"\n|; (?=(?:\[[^]]*\]|\w+::\w+:) Error Code)")
+_CODE = re.compile(r"\bErrorCode\.(?P<name>\w+)")
 _HEADING = re.compile(r"^Invalid Node - \S+$")
 _NAMED = re.compile(r"^(?:check|import)([A-Z]\w+)$")
 """The function of the parser that knows an operator."""
@@ -106,10 +107,16 @@ def _refusal(error: Any, known: list[NodeProto], top: list[NodeProto]) -> Refusa
     node = _find(operator, name, known, top[number] if not inside and 0 <= number < len(top) else None)
     name = name or (next(filter(None, node.output), "") if node is not None else "")
     return Refusal(
-        code=str(getattr(error.code(), "name", error.code())), text=_plain(error.desc(), error.func(), operator),
+        code=_name_of(error.code()), text=_plain(error.desc(), error.func(), operator),
         function=error.func(), operator=operator, node=name, inside=inside,
         line=None if node is None else line_of(node),
     )  # fmt: skip
+
+
+def _name_of(code: Any) -> str:
+    """Return the name of an error code. It is read from its text: 8.6 gives a method without a use for ``name``."""
+    found = _CODE.search(repr(code))
+    return found["name"] if found is not None else str(code)
 
 
 def _find(operator: str, name: str, known: list[NodeProto], numbered: NodeProto | None) -> NodeProto | None:

@@ -216,9 +216,23 @@ class Builder:
         return found
 
 
+class _Unnamed:
+    """An error code of 8.6's parser, whose ``name`` is a method without a use (seen with TensorRT 8.6.0)."""
+
+    def __init__(self, code: Any) -> None:
+        self._text = f"<ErrorCode.{code.name}: {int(code)}>"
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def name(self) -> str:
+        raise TypeError("incompatible function arguments")
+
+
 class ParserError:
     def code(self) -> Any:
-        return getattr(ErrorCode, self._refusal.code)
+        code = getattr(ErrorCode, self._refusal.code)
+        return _Unnamed(code) if MAJOR < 10 else code
 
     def desc(self) -> str:
         return str(self._refusal.text)
