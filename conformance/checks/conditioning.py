@@ -13,10 +13,10 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.close import Limit, differs, distances
 from conformance.compare.compared_values import Reading
 from conformance.compare.nudge import by_units, movement
-from conformance.export.other_kernels import other_ways
+from conformance.export.other_kernels import Way
 from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.export.rounding import uneven as unevenly
-from conformance.export.undefined import Undefined, leaves_open
+from conformance.export.undefined import Undefining
 from conformance.verdict.example import Effort
 
 ROUNDINGS: Mapping[Effort, tuple[int, int]] = {"few": (1, 0), "some": (2, 1), "all": (8, 2)}
@@ -229,6 +229,10 @@ class InOtherWays(Protocol):
 
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
 
+    def other_ways(self, operators: Collection[str], *, special: bool) -> Sequence[Way]: ...
+
+    def undefined(self, operators: Collection[str], seed: int | None) -> Undefining | None: ...
+
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
     ) -> tuple[frozenset[str], list[Array]]: ...
@@ -256,7 +260,7 @@ def _is_near(array: Array, result: Array) -> bool:
 def left_open(
     reference: InOtherWays, operators: Collection[str], inputs: Inputs, wanted: Sequence[Array]
 ) -> tuple[list[Array], set[str]]:
-    """Return how far PyTorch parts from ``wanted``, its own outputs, in other ways, infinitely where that is no
+    """Return how far the reference parts from ``wanted``, its own outputs, in other ways, infinitely where that is no
     question of size; and the rules that leave it open. An array without dims is about all values and their number."""
     found = [np.zeros(right.shape) for right in wanted]
     rules = set[str]()
@@ -273,17 +277,19 @@ def left_open(
             found[output] = np.maximum(found[output], far) if far.ndim == found[output].ndim else np.array(np.inf)
 
     special = any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in [*inputs.values(), *wanted])
-    for way in other_ways(operators, special=special):
+    for way in reference.other_ways(operators, special=special):
         other = _tried(reference, inputs, way())
         if other is not None:
             see("kernels", wanted, other)
-    if not leaves_open(operators):
+    noted = reference.undefined(operators, None)
+    if noted is None:
         return found, rules
-    noted = Undefined(None)
     before = _tried(reference, inputs, noted)
-    draws = max(DRAWS, min(noted.most_equal, MOST_DRAWS)) if before is not None and noted.rules else 0
+    alike = before is not None and [one.shape for one in before] == [right.shape for right in wanted]
+    draws = max(DRAWS, min(noted.most_equal, MOST_DRAWS)) if alike and noted.rules else 0
     for seed in range(draws):
-        after = _tried(reference, inputs, Undefined(seed))
+        otherwise = reference.undefined(operators, seed)
+        after = None if otherwise is None else _tried(reference, inputs, otherwise)
         for rule in noted.rules:
             see(rule, before or [], after)
     return found, rules

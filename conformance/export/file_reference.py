@@ -8,7 +8,7 @@ that. Where both stop, nobody says what the file means for these inputs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
@@ -23,16 +23,19 @@ from conformance.draw.few_bits import carried
 from conformance.errors import Stopped, Undecided, attempt
 from conformance.export.float64_model import in_float64, load, open_unoptimized
 from conformance.export.graph import refusal
+from conformance.export.other_kernels import Way
 from conformance.export.passed_inputs import Passing
 from conformance.export.reference import Reference
 from conformance.export.rounded_file import RoundedSession
 from conformance.export.rounding import Rounding
+from conformance.export.undefined import Undefining
+from conformance.export.undefined_file import OpenSession, UndefinedInFile, open_operators
 from conformance.export.written_out import COMPOSITE, write_out_operators
 from conformance.onnxgraph.random_nodes import random_nodes
+from conformance.onnxgraph.reads import all_nodes
 from conformance.onnxgraph.value_free import value_free
 from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts
-from conformance.runtimes.onnxreference import ReferenceSession
 from conformance.runtimes.unsupported import sentence
 
 _HELD = "biuf"
@@ -111,8 +114,8 @@ class FileReference(Reference):
         return refusal(load(self._file))
 
     @cached_property
-    def _evaluated(self) -> Session:
-        return ReferenceSession(write_out_operators(load(self._file), self._written))
+    def _evaluated(self) -> OpenSession:
+        return OpenSession(write_out_operators(load(self._file), self._written))
 
     @cached_property
     def _session(self) -> Session:
@@ -151,14 +154,28 @@ class FileReference(Reference):
 
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]:
         with way:
-            return self(inputs)
+            return [
+                np.array(array) for array in self._evaluated.run({name: carried(inputs[name]) for name in inputs})
+            ]
+
+    def other_ways(self, operators: Collection[str], *, special: bool) -> Sequence[Way]:
+        return ()
+
+    def undefined(self, operators: Collection[str], seed: int | None) -> Undefining | None:
+        return UndefinedInFile(self._evaluated, seed) if operators else None
+
+    @cached_property
+    def _leaving_open(self) -> frozenset[str]:
+        names = [node.op_type for node in all_nodes(write_out_operators(load(self._file), self._written))]
+        return frozenset() if self._misread else open_operators(names)
 
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
     ) -> tuple[frozenset[str], list[Array]]:
-        """Nothing of a file is an operator of PyTorch; its inputs and outputs are all that is seen."""
+        """Return the operators of the file that leave something open, as far as ONNX's evaluator, which can be asked
+        for other values, computes them; and of the file's values its inputs and outputs."""
         seen = [*inputs.values(), *self(inputs)] if shapes else []
-        return frozenset(), [array for array in seen if array.dtype.kind == "f" and array.shape in shapes]
+        return self._leaving_open, [array for array in seen if array.dtype.kind == "f" and array.shape in shapes]
 
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
         session = self._evaluated if self.abstains is None else self._session

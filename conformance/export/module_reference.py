@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, attempt
 from conformance.export.build_module import build, compile_script
-from conformance.export.other_kernels import Operators
+from conformance.export.other_kernels import Operators, Way, other_ways
 from conformance.export.output_layout import array_of, layout_of, tensors_of
 from conformance.export.passed_inputs import Passing
 from conformance.export.reference import Reference
@@ -24,6 +24,7 @@ from conformance.export.rounded_run import rounds
 from conformance.export.rounding import Rounding, nudged
 from conformance.export.standing import Standing, put_back
 from conformance.export.state import byte_count, checksums, fingerprint
+from conformance.export.undefined import Undefined, Undefining, leaves_open
 
 
 class ModuleReference(Reference):
@@ -205,6 +206,12 @@ class ModuleReference(Reference):
         self.restore()
         with self.standing(), way:
             return _own(self.module(*positional, **keywords), self.case.says.script)
+
+    def other_ways(self, operators: Collection[str], *, special: bool) -> Sequence[Way]:
+        return other_ways(operators, special=special)
+
+    def undefined(self, operators: Collection[str], seed: int | None) -> Undefining | None:
+        return Undefined(seed) if leaves_open(operators) else None
 
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()

@@ -7,7 +7,7 @@ which PyTorch is not needed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,9 +16,11 @@ from conformance.case.declaration import Case
 from conformance.case.must_hold import Output
 from conformance.case.python import Folder
 from conformance.errors import Stopped
+from conformance.export.other_kernels import Way
 from conformance.export.output_layout import names_in_graph, of_tensors, tensors_in
 from conformance.export.passed_inputs import Passing
 from conformance.export.rounding import Rounding
+from conformance.export.undefined import Undefining
 
 
 class Reference(ABC):
@@ -77,10 +79,19 @@ class Reference(ABC):
         """Return the outputs computed in another ``way``; raises what the module does."""
 
     @abstractmethod
+    def other_ways(self, operators: Collection[str], *, special: bool) -> Sequence[Way]:
+        """Return the ways in which the same is computed by other kernels, more of them for ``special`` values."""
+
+    @abstractmethod
+    def undefined(self, operators: Collection[str], seed: int | None) -> Undefining | None:
+        """Return a way that puts other values for what is not defined, or, without a ``seed``, notes by which rules
+        something is; None where these operators define all that they give."""
+
+    @abstractmethod
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
     ) -> tuple[frozenset[str], list[Array]]:
-        """Return the names of PyTorch's operators that a call runs, and the floats of these shapes among results."""
+        """Return the names of the operators that a call runs, and the floats of these shapes among results."""
 
     @abstractmethod
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:

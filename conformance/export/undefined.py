@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,17 @@ class Rule:
     """As ``records.details`` words it, with its source."""
     operators: re.Pattern[str]
     undefined: Mask
+
+
+class Undefining(Protocol):
+    """A context in which results that are not defined are others."""
+
+    rules: set[str]
+    most_equal: int
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *raised: Any) -> None: ...
 
 
 class Undefined:

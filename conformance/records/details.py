@@ -364,7 +364,12 @@ RULES = {
     "quantizer": "NaN, an infinity or a number out of range was quantized by way of an integer, which is undefined "
     "(C++ [conv.fpint])",
     "tie": "a value to be quantized lies between two steps up to rounding, and goes either way",
-    "ties": "which of equal values come first is left open (torch.topk, torch.sort, torchvision.ops.nms)",
+    "ties": "which of equal values come first is left open (torch.topk, torch.sort, torchvision.ops.nms, ONNX "
+    "MaxPool)",
+    "written twice": "several values were written to one place, which ONNX forbids without a word on which one stays "
+    "(ScatterElements, ScatterND)",
+    "no range": "values that are all 0 were quantized by their own range, which divides 0 by 0 (ONNX "
+    "DynamicQuantizeLinear)",
     "transform": "a Fourier transform met NaN or infinities, of which each algorithm makes something else (0 * inf, "
     "inf - inf)",
     "matrix": "a matrix with NaN or infinities was factored, which LAPACK leaves undefined",

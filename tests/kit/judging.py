@@ -11,6 +11,7 @@ from conformance.checks.prepared import reference_of
 from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell, Verifier
 from conformance.draw.draw import Draw, Maker
+from conformance.plan.cell import Cell
 from conformance.worker.progress_note import Progress
 from tests.kit.cases import Bench
 
@@ -18,7 +19,13 @@ from tests.kit.cases import Bench
 @contextlib.contextmanager
 def verifying(bench: Bench, body: str, python: str = "") -> Iterator[Verifier]:
     """A verifier of the case, without a runtime."""
-    cell = bench.cells(body, python)[0]
+    with verifying_cell(bench.cells(body, python)[0]) as verify:
+        yield verify
+
+
+@contextlib.contextmanager
+def verifying_cell(cell: Cell) -> Iterator[Verifier]:
+    """A verifier of the cell, without a runtime."""
     with Folder.of(cell.case.folder).active() as folder:
         record = cell.record()
         stages = Stages(record, Progress(), cell.case.folder)

@@ -1,0 +1,71 @@
+"""What ONNX leaves open in a file gets no verdict, and a wrong value beside it is found."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from conformance.draw.draw import Draw
+from conformance.plan.catalogue import plan
+from tests.kit.cases import load_case, say
+from tests.kit.judging import verifying_cell
+from tests.kit.models import model_of
+
+NAN = np.nan
+POOLED = (
+    "(float[1,1,2,4] x) => (float[1,1,1,2] y, int64[1,1,1,2] i) "
+    "{ y, i = MaxPool <kernel_shape: ints = [2, 2], strides: ints = [2, 2]> (x) }"
+)
+OPEN: dict[str, tuple[str, Any, tuple[int, int], tuple[int, int]]] = {
+    "cast": ("(float[3] x) => (int32[3] y) { y = Cast <to: int = 6> (x) }", [3e10, 1.5, -2.5], (0, 0), (0, 1)),
+    "quantizer": (
+        "(float[3] x) => (uint8[3] y) <float s = {0.5}, uint8 z = {3}> { y = QuantizeLinear (x, s, z) }",
+        [NAN, 2.5, 4.0], (0, 0), (0, 1),
+    ),
+    "no range": (
+        "(float[3] x) => (uint8[3] y, float[3] z) "
+        "{ t = Sub (x, x)  y, s, p = DynamicQuantizeLinear (t)  z = Neg (x) }",
+        [-1.0, 2.5, 4.0], (0, 0), (1, 1),
+    ),
+    "written twice": (
+        "(float[3] x) => (float[3] y) <int64[3] i = {1, 1, 2}> { y = ScatterElements (x, i, x) }",
+        [1.0, 2.0, 3.0], (0, 1), (0, 2),
+    ),
+    "ties": (POOLED, [[[[1.0, 1.0, 3.0, 4.0], [0.5, 0.0, 2.0, 1.0]]]], (1, 0), (1, 1)),
+}  # fmt: skip
+"""By rule the graph, its input, and two places, each as output and index: one that is open, and one that is not."""
+
+
+def of_file(folder, graph):
+    """A verifier of the meaning of a file with that graph."""
+    onnx.save(model_of(f"g {graph}", 23), folder / "net.onnx")
+    return verifying_cell(next(plan(load_case(folder, say("onnx: net.onnx", "runtimes: onnxruntime")))))
+
+
+@pytest.mark.parametrize("rule", OPEN)
+def test_what_onnx_leaves_open_gets_no_verdict_and_a_wrong_value_beside_it_is_found(tmp_path, rule):
+    graph, values, *places = OPEN[rule]
+    x = np.array(values, np.float32)
+    with of_file(tmp_path, graph) as verify:
+        example = verify.example(Draw({}, "plain", 0), {"x": x})
+        right = verify.reference({"x": x})
+
+        def verdict(place: tuple[int, int]) -> str:
+            outputs = [np.array(one) for one in right]
+            flat = outputs[place[0]].reshape(-1)
+            flat[place[1]] = 7 if flat.dtype.kind == "f" else flat[place[1]] + 1
+            return verify.judged(example, outputs).verdict
+
+        assert verify.judged(example, right).verdict != "failed"
+        assert verdict(places[1]) == "failed"
+        assert verdict(places[0]) != "failed"
+        assert rule in verify.record.left_open
+
+
+def test_of_a_file_whose_operators_define_all_that_they_give_nothing_is_open(tmp_path):
+    with of_file(tmp_path, "(float[3] x) => (float[3] y) { y = Log (x) }") as verify:
+        x = np.float32([-1, 0, 1])
+        example = verify.example(Draw({}, "plain", 0), {"x": x})
+        assert verify.judged(example, [np.float32([0, -np.inf, 0])]).verdict == "failed"
+        assert not verify.record.left_open
