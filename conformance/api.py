@@ -185,7 +185,7 @@ def _save(built: Here, program: Any, file: Path) -> None:
 
 
 def _trouble(progress: object, pickled: Pickled | Exported) -> str | None:
-    """Why the module cannot be made of the file in this process; None if it can."""
+    """Say why the module cannot be made of the file in this process; None if it can."""
     module = attempt(pickled.module)
     return f"{type(module).__name__}: {module}" if isinstance(module, Exception) else None
 

@@ -169,7 +169,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _nothing(name: str, here: Sequence[Change], all_changes: Sequence[Change], kinds: Collection[str] | None) -> str:
-    """Why ``name`` names nothing to accept; ``here`` are the changes that it matches."""
+    """Say why ``name`` names nothing to accept; ``here`` are the changes that it matches."""
     waiting = list(dict.fromkeys(change.id for change in all_changes if not change.accepted))
     if here and all(change.accepted for change in here):
         return f"'{name}': is accepted already"

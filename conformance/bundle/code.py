@@ -11,7 +11,7 @@ from conformance.errors import UserError, why
 
 
 def refusal(files: Files, entry: Entry) -> str:
-    """Why an entry with libraries is not run, by their names."""
+    """Say why an entry with libraries is not run, by their names."""
     names = ", ".join(str(files.place(entry) / name) for name in entry.code)
     return f"this would load and run code of the bundle: {names}; allow it with --allow-libraries if you trust it"
 

@@ -256,7 +256,7 @@ class Examples:
         self._record.warnings = [*self._record.warnings, warning]
 
     def _why_not_shown(self) -> str:
-        """Why no draw of specials verified anything."""
+        """Say why no draw of specials verified anything."""
         if self._record.left_open:
             return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record.as_dict()))}"
         return "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"

@@ -127,7 +127,7 @@ def follow(
 
 
 def question(run: CellRun, verify: Verifier, stored: Stored, example: Example, runtime: str = LITERAL) -> Failing:
-    """Why the exported model does not give what is right for an example.
+    """Say why the exported model does not give what is right for an example.
 
     Of a converted model's cell it is asked about the model before its conversion, by the default tolerances.
     """

@@ -79,7 +79,7 @@ async def asked(packages: "list[str]") -> "tuple[dict[str, Any], list[str]]":
 
 
 def refusals(wanted: "dict[str, Any]", facts: "dict[str, Any]") -> "list[str]":
-    """Why a worker does not fit a run, empty if it does."""
+    """Say why a worker does not fit a run, empty if it does."""
     found = []
     if facts["code"] != wanted["code"]:
         found.append("another version of onnx-export-conformance")

@@ -101,7 +101,7 @@ class Workers:
         return [worker for worker in self.workers.values() if not worker.refused]
 
     def absence(self, runtime: str) -> str | None:
-        """Why no worker can run a runtime; None where there is one that can."""
+        """Say why no worker can run a runtime; None where there is one that can."""
         absences = [worker.facts["absences"].get(runtime, "is not known there") for worker in self.fit]
         return None if None in absences or not absences else f"no worker of the cluster has it: {absences[0]}"
 

@@ -44,7 +44,7 @@ class Detections:
         return (self.boxes, *self.others)
 
     def unfit(self, arrays: Sequence[Array], called: Sequence[Subject]) -> str | None:
-        """Why these outputs hold no rows of boxes; None where they do."""
+        """Say why these outputs hold no rows of boxes; None where they do."""
         boxes = arrays[self.boxes]
         if boxes.dtype.kind != "f" or boxes.ndim != 2 or boxes.shape[1] != 4:
             return f"{called[self.boxes]} is {boxes.dtype}{list(boxes.shape)}, and boxes are floats[rows, 4]"

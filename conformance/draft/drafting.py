@@ -355,7 +355,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]] | None:
 
 
 def _no_array(tensor: Any) -> str:
-    """Why a tensor cannot be compared; nothing where it can."""
+    """Say why a tensor cannot be compared; nothing where it can."""
     import torch
 
     if tensor.is_quantized:

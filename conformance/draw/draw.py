@@ -109,7 +109,7 @@ class Maker:
 
     @cached_property
     def _graph(self) -> GraphValues | None:
-        """What the operators of the case's file say of its inputs; None for a case of a module."""
+        """Return what the operators of the case's file say of its inputs; None for a case of a module."""
         file = self._case.says.onnx
         return GraphValues(self._case.folder / file) if isinstance(file, str) else None
 

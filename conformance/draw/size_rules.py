@@ -195,7 +195,7 @@ def key_lengths(site: Site) -> Array | None:
 
 
 def writes(site: Site) -> Array | None:
-    """Where TensorScatter writes: as far before the end as its update is long."""
+    """Return where TensorScatter writes: as far before the end as its update is long."""
     axis = site.attribute("axis", -2)
     size, written = site.dim(0, axis), site.dim(1, axis)
     return None if size is None or written is None or written > size else site.draw(0, size - written)

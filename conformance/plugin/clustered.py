@@ -46,7 +46,7 @@ class Clustered:
     # ---- what the session asks
 
     def absence(self, runtime: str | None) -> str | None:
-        """Why no worker can run a runtime; None where one can, or where no runtime is needed."""
+        """Say why no worker can run a runtime; None where one can, or where no runtime is needed."""
         assert self._cluster is not None
         return None if runtime not in registry.MAY_LACK else self._cluster.absence(runtime)
 

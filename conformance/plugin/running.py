@@ -209,7 +209,7 @@ class Running:
         return None if alone else following
 
     def _absence(self, cell: Cell) -> str | None:
-        """Why this host or this kind of run cannot run a cell, None if it can; each runtime is asked once."""
+        """Say why this host or this kind of run cannot run a cell, None if it can; each runtime is asked once."""
         for_latency = "latency is measured only where nothing runs beside it: run it without {}, as with -m latency"
         if cell.check == "latency" and hasattr(self._options.config, "workerinput"):
             return for_latency.format("-n")

@@ -49,7 +49,7 @@ class Keeping:
             self._left = self._tidy()
 
     def _trouble(self) -> str | None:
-        """Why nothing can be written to the store, as on a full disk; None where it can."""
+        """Say why nothing can be written to the store, as on a full disk; None where it can."""
         try:
             with tempfile.TemporaryFile(dir=self._options.store) as probe:
                 probe.write(bytes(4096))

@@ -110,7 +110,7 @@ class Writing:
         return all(record["status"] == "skipped" for record in self.records)
 
     def emptiness(self) -> Iterator[str]:
-        """Why a run in which nothing failed is no success all the same."""
+        """Say why a run in which nothing failed is no success all the same."""
         if self.trouble is not None:
             yield self.trouble
         for runtime in sorted(self.unmet()):

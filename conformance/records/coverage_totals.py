@@ -18,7 +18,7 @@ def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def unknown(record: Mapping[str, Any]) -> dict[str, str] | None:
-    """Why it is not known what the outputs of a record's module show, where it is about fp32; else None."""
+    """Say why it is not known what the outputs of a record's module show, where it is about fp32; else None."""
     told = record.get("coverage")
     if not told or record.get("precision") != "fp32" or "unknown" not in told:
         return None

@@ -31,7 +31,7 @@ _WHO = {
 
 
 def failure(record: Mapping[str, Any]) -> str:
-    """Why a cell failed: what differs, the smallest example, stage and fault, where the case stands, how to
+    """Say why a cell failed: what differs, the smallest example, stage and fault, where the case stands, how to
     see it again. ``record`` is ``Record.as_dict()``."""
     lines = [*_what(record), *_example(record)]
     fault = f"; at fault: {_WHO.get(str(record['fault']), record['fault'])}" if record["fault"] else ""

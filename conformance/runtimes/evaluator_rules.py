@@ -145,7 +145,7 @@ does not."""
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why the evaluator has no say on a node."""
+    """Tell why the evaluator has no say on a node."""
 
     operator: str
     version: int
@@ -212,7 +212,7 @@ def doubt(
     onnx_version: tuple[int, ...] = (),
     rows: Mapping[tuple[str, int], tuple[str, str, str]] = ROWS,
 ) -> Doubt | None:
-    """Why the evaluator has no say on a node of ONNX's own domain; None where it computes it by the rules of the
+    """Say why the evaluator has no say on a node of ONNX's own domain; None where it computes it by the rules of the
     opset, and for an operator that the opset does not have, which is no question of versions.
 
     ``rows``: what is known of each version of each operator, in place of the table. See ``doubts``.

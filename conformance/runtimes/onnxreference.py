@@ -58,7 +58,7 @@ def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSessi
 
 
 def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
-    """Why what the evaluator computes of a model says nothing about it; None where it does."""
+    """Say why what the evaluator computes of a model says nothing about it; None where it does."""
     import onnx
 
     loaded = onnx.load(model, load_external_data=False)

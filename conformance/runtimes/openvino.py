@@ -127,7 +127,7 @@ def _kernels(model: Any) -> dict[str, Any]:
 
 
 def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
-    """Why what OpenVINO computes of a model says nothing about it; None where it does.
+    """Say why what OpenVINO computes of a model says nothing about it; None where it does.
 
     Its CPU kernels compute float64 in float32 and int64 in int32, and let a division of integers by zero pass.
     """

@@ -39,7 +39,7 @@ session.run({"x": numpy.ones(2, numpy.float32)})
 
 @cache
 def absence(provider: str) -> str | None:
-    """Why ONNX Runtime has no such provider here, or cannot run a model of one node with it; None where it can.
+    """Say why ONNX Runtime has no such provider here, or cannot run a model of one node with it; None where it can.
 
     It is tried in a process of its own, which a driver may end.
     """

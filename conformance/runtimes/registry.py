@@ -212,7 +212,7 @@ def second_opinions(name: str) -> list[RuntimeEntry]:
 
 
 def absence(name: str | None) -> str | None:
-    """Why this host cannot run the runtime of that name; None where it can, or where no runtime is needed."""
+    """Say why this host cannot run the runtime of that name; None where it can, or where no runtime is needed."""
     entry = named(name) if name else None
     if entry is None or not entry.absent:
         return None

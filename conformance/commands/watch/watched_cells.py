@@ -142,7 +142,7 @@ class Catalogue:
         return known
 
     def _broken(self, file: Path) -> str | None:
-        """Why a Python file cannot be read as such, with its line; None where it can, or is something else."""
+        """Say why a Python file cannot be read as such, with its line; None where it can, or is something else."""
         if file.suffix != ".py":
             return None
         now = self._signs[file]
