@@ -2,6 +2,7 @@
 Runtime, and in models."""
 
 import runpy
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from onnx import defs, helper, numpy_helper
 
 from conformance.errors import Unavailable
+from conformance.export.rounded_file import RoundedSession
 from conformance.runtimes import onnxreference, openvino
 from conformance.runtimes.evaluator_rules import ROWS, TABLE, doubt, doubts, judgement_of, uses
+from conformance.runtimes.onnxreference import ReferenceSession
+from tests.kit import models
 
 OLDEST = 7
 DOCS = Path(__file__).parent.parent / "docs"
@@ -176,3 +180,34 @@ def test_what_an_earlier_onnx_computes_wrongly_is_abstained_from_there():
 def test_a_version_that_the_table_does_not_know_counts_only_with_a_class_of_its_own(operator, opset, own):
     found = doubt(helper.make_node(operator, ["x"], ["y"]), opset, rows={})
     assert (found is None) is own
+
+
+def weight_of(distance: Fraction) -> Fraction:
+    """The weight of a cubic kernel (R. Keys, 1981, with a = -0.75) at a distance."""
+    t, a = abs(distance), Fraction(-3, 4)
+    if t <= 1:
+        return (a + 2) * t**3 - (a + 3) * t**2 + 1
+    return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else Fraction(0)
+
+
+def resized(values: list[int], size: int) -> list[float]:
+    """A row resized by cubic interpolation with half pixels, in fractions."""
+    found = []
+    for index in range(size):
+        place = Fraction(2 * index + 1, 2) * Fraction(len(values), size) - Fraction(1, 2)
+        start = place.__floor__()
+        near = [(start + step, weight_of(place - start - step)) for step in range(-1, 3)]
+        found.append(float(sum(values[min(max(at, 0), len(values) - 1)] * weight for at, weight in near)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "element, session, allowed", [("float", ReferenceSession, 6e-8), ("double", RoundedSession, 1e-14)]
+)
+def test_resize_is_as_exact_as_the_type_that_it_computes_in(element, session, allowed):
+    """The evaluator's own coefficients are those of float32 multiplied by float32, some units off in either type."""
+    types = f"({element}[1,1,1,4] x, int64[4] s) => ({element}[1,1,1,10] y)"
+    model = models.model_of(f'g {types} {{ y = Resize <mode = "cubic"> (x, , , s) }}', 19)
+    x = np.array([[[[16, 1, 15, 16]]]], np.float32 if element == "float" else np.float64)
+    (got,) = session(model).run({"x": x, "s": np.array([1, 1, 1, 10])})
+    assert np.abs(got.reshape(-1) - resized([16, 1, 15, 16], 10)).max() <= allowed * 16

@@ -142,8 +142,6 @@ _BY_HAND = {
     "test_top_k_negative_axis": _OF_EQUAL,
     "test_maxpool_with_argmax_2d_precomputed_strides": "with storage_order 1 ONNX counts along columns; OpenVINO's "
     "indices are by rows, also for values that all differ: [6, 11, 8, 17] instead of [6, 16, 7, 13].",
-    "test_resize_upsample_sizes_cubic": "not seen again: OpenVINO's cubic weights leave 1e-6 of the sum of products, "
-    "ONNX Runtime's 3.8e-6, and both pass.",
     "test_mish": "OpenVINO's Mish of -15 is -5.364e-6; it is -4.589e-6 (float64).",
     "test_erf": "OpenVINO's Erf of 1e-7 is 0; it is 1.128e-7.",
     "test_rnn_seq_length": "ONNX Runtime's RNN makes 2.38e-7 of 2e-7, of which tanh is 2e-7.",

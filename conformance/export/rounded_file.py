@@ -22,7 +22,7 @@ from conformance.export.rounding import (
     Rounding,
     signs_by_byte,
 )
-from conformance.runtimes.onnxreference import ReferenceSession
+from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class, unround_attributes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -59,14 +59,14 @@ class RoundedSession(ReferenceSession):
             self._units, self._evaluator.rt_inits_ = None, weights
 
     def _evaluator_of(self, model: ModelProto) -> Any:
-        from onnx.reference import ReferenceEvaluator
-
         session = self
+        base: Any = evaluator_class()
 
-        class Rounds(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
+        class Rounds(base):  # which runs the bodies of loops and functions as well
             def _init(self) -> None:
                 super()._init()
                 for node in self.rt_nodes_:
+                    unround_attributes(node)
                     node.run = session._rounding(node.op_type, node.run)
 
         return Rounds(model)

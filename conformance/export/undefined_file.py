@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.export.undefined import FILLED
-from conformance.runtimes.onnxreference import ReferenceSession
+from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -127,11 +127,10 @@ class OpenSession(ReferenceSession):
     noted: UndefinedInFile | None = None
 
     def _evaluator_of(self, model: ModelProto) -> Any:
-        from onnx.reference import ReferenceEvaluator
-
         session = self
+        base: Any = evaluator_class()
 
-        class Opens(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
+        class Opens(base):  # which runs the bodies of loops and functions as well
             def _init(self) -> None:
                 super()._init()
                 for node in self.rt_nodes_:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,14 +35,38 @@ class ReferenceSession:
         self._inputs = list(self._evaluator.input_names)
 
     def _evaluator_of(self, model: ModelProto) -> Any:
-        from onnx.reference import ReferenceEvaluator
-
-        return ReferenceEvaluator(model)
+        return evaluator_class()(model)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):  # the check ``specials`` is about infinities and NaN
             outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
         return [np.asarray(output) for output in tensors(outputs)]
+
+
+@functools.cache
+def evaluator_class() -> Any:
+    """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results."""
+    from onnx.reference import ReferenceEvaluator
+
+    class Evaluator(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
+        def _init(self) -> None:
+            super()._init()
+            for node in self.rt_nodes_:
+                if node.op_type == "Resize":
+                    unround_attributes(node)
+
+    return Evaluator
+
+
+def unround_attributes(node: Any) -> None:
+    """Have the attributes of an evaluator's node take the type of what they are multiplied with.
+
+    They are of ``numpy.float32``, which makes a float32 of a Python number (NumPy, NEP 50), as the coefficients of
+    ``Resize`` are computed of, and rounds it in the midst of a computation in float64.
+    """
+    for name, value in vars(node).items():
+        if isinstance(value, np.float32):
+            setattr(node, name, float(value))
 
 
 @contextlib.contextmanager
