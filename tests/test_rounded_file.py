@@ -6,11 +6,15 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+from conformance.draw.draw import Draw
 from conformance.export.float64_model import in_float64
 from conformance.export.rounded_file import ArrayUnits, RoundedSession
 from conformance.export.rounding import Rounding, Units
 from conformance.export.written_out import COMPOSITE, write_out_operators
+from conformance.plan.catalogue import plan
 from conformance.runtimes.onnxreference import ReferenceSession
+from tests.kit.cases import load_case
+from tests.kit.judging import verifying_cell
 from tests.kit.models import model_of
 from tests.kit.runs import run_command
 
@@ -82,3 +86,34 @@ def test_how_far_a_transform_is_off_is_a_matter_of_all_of_its_signal():
     off = np.abs(exact[0] - moved[0])
     assert off[0, 5].max() > 1e-7, "a value that is zero moves, as 64 terms of size 1 cancel out"
     assert off.max() < 1e-4
+
+
+def test_a_place_between_values_is_rounded_too_and_other_weights_are_found(tmp_path):
+    """Computed at places of float32, as runtimes do, the value next to 0 is off by several times what is allowed."""
+    graph = 'g (float[1,1,1,4] x, int64[4] s) => (float[1,1,1,10] y) { y = Resize <mode = "cubic"> (x, , , s) }'
+    file, x = tmp_path / "net.onnx", np.float32([[[[1600, 1, 1500, 1600]]]])
+    onnx.save(model_of(graph, 19), file)
+    inputs = {"x": x, "s": np.array([1, 1, 1, 10])}
+    body = "onnx: net.onnx\nruntimes: onnxruntime"
+    with verifying_cell(next(plan(load_case(tmp_path, body)))) as verify:
+        example = verify.example(Draw({}, "plain", 0), inputs)
+        (right,) = verify.reference(inputs)
+        off, other = (cubic(x.reshape(-1), places, a) for places, a in ((np.float32, -0.75), (np.float64, -0.5)))
+        assert np.abs(off - right).max() > 0
+        assert verify.judged(example, [off.reshape(right.shape)]).verdict != "failed"
+        assert verify.judged(example, [other.reshape(right.shape)]).verdict == "failed"
+
+
+def cubic(values, kind, a):
+    """A row of 4 values resized to 10, at places of a type and with the kernel of R. Keys (1981)."""
+    found = []
+    for index in range(10):
+        place = (kind(index) + kind(0.5)) / kind(2.5) - kind(0.5)
+        start = int(np.floor(place))
+        total = 0.0
+        for at in range(start - 1, start + 3):
+            t = abs(float(place) - at)
+            near, far = (a + 2) * t**3 - (a + 3) * t**2 + 1, a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+            total += float(values[min(max(at, 0), 3)]) * (near if t <= 1 else far)
+        found.append(total)
+    return np.float32(found)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 LARGEST = 2**31 - 2**24
 """Bytes of weights up to which a model is one file; what else it has is held to be smaller than the rest to 2 GiB."""
@@ -65,7 +65,16 @@ def is_large(model: ModelProto) -> bool:
     most = _MOST * sum(math.prod(tensor.dims) for tensor in weights)  # protobuf goes through the bytes to count them
     if most <= LARGEST and not any(tensor.data_type == TensorProto.STRING for tensor in weights):
         return False
-    return bool(sum(tensor.ByteSize() for tensor in weights) > LARGEST)
+    return sum(map(_size_of, weights)) > LARGEST
+
+
+def _size_of(tensor: TensorProto) -> int:
+    """Return the bytes of a tensor, which protobuf does not count where one alone has more than 2 GiB."""
+    from onnx import helper
+
+    if tensor.HasField("raw_data"):
+        return int(math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return int(tensor.ByteSize())
 
 
 def serialized(model: ModelProto) -> Serialized:

@@ -7,6 +7,7 @@ no PyTorch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,9 @@ _OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM",
 OF_TRANSFORMS = 2.0
 """How far a value of a transform may be off, in units of the sum of the sizes of its terms: factors that are rounded
 angles are off by units of their own (for fast transforms see N. Higham, section 24.1)."""
+OF_PLACES = 2.0
+"""How far the place at which ``Resize`` takes a value may be off, in units of the size of its axis: it is the result
+of a division and two sums."""
 
 
 class RoundedSession(ReferenceSession):
@@ -67,30 +71,54 @@ class RoundedSession(ReferenceSession):
                 super()._init()
                 for node in self.rt_nodes_:
                     unround_attributes(node)
-                    node.run = session._rounding(node.op_type, node.run)
+                    node.run = session._rounding(node, node.run)
 
         return Rounds(model)
 
-    def _rounding(self, kind: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def _rounding(self, node: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
         def run(*inputs: Any, **more: Any) -> Any:
             units = self._units
-            if units is not None and kind in _OF_STEPS:
+            if units is not None and node.op_type in _OF_STEPS:
                 inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
             outputs = compute(*inputs, **more)
             if units is None:
                 return outputs
-            if kind in _TRANSFORMS and _is_plain(outputs[0]):
-                size = compute(*(np.abs(one) if _is_plain(one) else one for one in inputs), **more)[0]
-                largest = np.full(size.shape, np.abs(size).max(initial=0.0))
-                outputs = (units.summed(outputs[0], largest * OF_TRANSFORMS), *outputs[1:])
-            elif kind in (*_PRODUCTS, *_SUMS) and _is_plain(outputs[0]):
-                sizes = [np.abs(one) if _is_plain(one) else one for one in inputs]
-                terms = max((one.size for one in inputs if _is_plain(one)), default=1) / max(outputs[0].size, 1)
-                share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
-                outputs = (units.summed(outputs[0], compute(*sizes, **more)[0] * share), *outputs[1:])
+            size = _size_of_terms(node, partial(compute, **more), inputs, outputs) if _is_plain(outputs[0]) else None
+            if size is not None:
+                outputs = (units.summed(outputs[0], size), *outputs[1:])
             return tuple(units.rounded(one) if _is_plain(one) else one for one in outputs)
 
         return run
+
+
+def _size_of_terms(node: Any, compute: Callable[..., Any], inputs: Any, outputs: Any) -> Array | None:
+    """Return for each value of the first output what its terms add up to without their signs, in as many units as it
+    may be off; None of an operator whose result is off by its own last place alone."""
+    kind, sizes = node.op_type, [np.abs(one) if _is_plain(one) else one for one in inputs]
+    if kind in _TRANSFORMS:
+        size = compute(*sizes)[0]
+        return np.full(size.shape, np.abs(size).max(initial=0.0) * OF_TRANSFORMS)
+    if kind in (*_PRODUCTS, *_SUMS):
+        terms = max((one.size for one in inputs if _is_plain(one)), default=1) / max(outputs[0].size, 1)
+        share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
+        size = compute(*sizes)[0] * share
+        return np.asarray(size)
+    if kind == "Resize" and getattr(node, "mode", None) in ("linear", "cubic"):
+        return _size_of_steps(compute, inputs, outputs[0])
+    return None
+
+
+def _size_of_steps(compute: Callable[..., Any], inputs: Any, output: Array) -> Array:
+    """Return how far values between others move where the place that each is taken at is off by units of its own: by
+    the step between neighbours, as often as the place is larger than one."""
+    values, size = inputs[0], np.zeros_like(output)
+    for axis, count in enumerate(values.shape):
+        if count not in (0, 1, output.shape[axis]):
+            steps = np.abs(np.diff(values, axis=axis))
+            ends = [np.take(steps, [end], axis) for end in (0, -1)]
+            largest = np.maximum(*(np.concatenate(pair, axis) for pair in ((ends[0], steps), (steps, ends[1]))))
+            size += OF_PLACES * count * np.abs(compute(largest, *inputs[1:])[0])
+    return size
 
 
 def _is_plain(value: Any) -> bool:
