@@ -112,7 +112,8 @@ def _sizes_inside(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> I
     """Yield the tensors of a model whose shape is known where the inputs have these shapes."""
     from onnx import ModelProto as Model
 
-    copy = Model.FromString(model.SerializeToString())
+    copy = Model()
+    copy.CopyFrom(model)
     for value in copy.graph.input:
         if value.name in shapes and value.type.HasField("tensor_type"):
             del value.type.tensor_type.shape.dim[:]

@@ -166,7 +166,9 @@ class FileReference(Reference):
 
     @cached_property
     def _leaving_open(self) -> frozenset[str]:
-        names = [node.op_type for node in all_nodes(write_out_operators(load(self._file), self._written))]
+        import onnx
+
+        names = [node.op_type for node in all_nodes(onnx.load(self._file, load_external_data=False))]
         return frozenset() if self._misread else open_operators(names)
 
     def operators(

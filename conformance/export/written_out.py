@@ -30,7 +30,8 @@ DOMAIN = "written.out"
 def write_out_operators(model: ModelProto, operators: Collection[str]) -> ModelProto:
     """Return a model in which the nodes of these operators call the functions that define them, as far as there are
     any. Nodes inside of branches, bodies and functions stay as they are."""
-    copy: ModelProto = type(model).FromString(model.SerializeToString())
+    copy = type(model)()
+    copy.CopyFrom(model)
     opset, types = opset_of(model), None
     made: list[FunctionProto] = []
     for number, node in enumerate(copy.graph.node):

@@ -115,7 +115,8 @@ def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
     """Return what the checker or the strict inference of shapes refuse a model for with inputs of these shapes."""
     import onnx
 
-    concrete = onnx.ModelProto.FromString(model.SerializeToString())
+    concrete = onnx.ModelProto()
+    concrete.CopyFrom(model)
     for value in concrete.graph.input:
         array = inputs.get(value.name)
         if array is not None and value.type.HasField("tensor_type"):

@@ -57,7 +57,8 @@ def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelPro
         helper.make_node("Identity", [own.name], [outer])
         for own, outer in zip(branch.output, node.output, strict=True)
     ]  # fmt: skip
-    whole = onnx.ModelProto.FromString(model.SerializeToString())
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
     place = next(index for index, one in enumerate(model.graph.node) if list(one.output) == list(node.output))
     before, after = list(whole.graph.node[:place]), list(whole.graph.node[place + 1 :])
     del whole.graph.node[:]
