@@ -95,6 +95,8 @@ class CaseExplainer(Explainer):
         who = "ONNX's evaluator" if reference.abstains is None else "ONNX Runtime"
         others = f"and {' and '.join(alike)} not those of {who}" if alike else "and nobody else computes the file"
         why = f": {reference.abstains}" if reference.abstains else ""
+        if reference.oracle_missing and not reference.abstains:
+            why = f"; nobody computes it in float64 ({reference.oracle_missing})"
         raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
 
     def _is_far_off(self, example: Example) -> bool:
