@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from conformance.case.case_file import load
-from conformance.case.onnx_interface import header
+from conformance.case.onnx_header import header
 from tests.kit.cases import problems_of
 
 pytestmark = pytest.mark.smoke

@@ -7,7 +7,7 @@ from onnx.reference import ReferenceEvaluator
 
 from conformance.case.case_file import load
 from conformance.case.dims import OF_FILES, TensorType
-from conformance.case.onnx_interface import header
+from conformance.case.onnx_header import header
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.few_bits import carried
 from conformance.export.carried_types import carry

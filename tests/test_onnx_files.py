@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, save
 from onnx.reference import ReferenceEvaluator
 
 from conformance.case.case_file import load, read
-from conformance.case.onnx_interface import NotOnnx, Tensor, header
+from conformance.case.onnx_header import NotOnnx, Tensor, header
 from conformance.cli import main
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import CaseFileError

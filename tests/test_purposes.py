@@ -5,7 +5,8 @@ import pytest
 from onnx import ModelProto, helper, save
 
 from conformance.case.case_file import load
-from conformance.case.onnx_interface import exactly, header
+from conformance.case.onnx_header import header
+from conformance.case.onnx_interface import exactly
 from conformance.cli import main
 from conformance.draw.draw import Draw, Maker
 from conformance.onnxgraph.purposes import uses

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.onnx_tests.all_tests import Shipped
 from benchmarks.onnx_tests.try_tests import Result, case_of_test
-from conformance.case.onnx_interface import header
+from conformance.case.onnx_header import header
 from conformance.checks.check_models import CheckedModel, Model, check_models, run_model
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings

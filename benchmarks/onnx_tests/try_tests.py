@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from benchmarks.onnx_tests.all_tests import Shipped
 from conformance.case.case_file import cases_of
 from conformance.case.document import Document
-from conformance.case.onnx_interface import header
+from conformance.case.onnx_header import header
 from conformance.checks.check_models import CheckedModel, Model, check_models, run_model
 from conformance.checks.runner import Runner
 from conformance.disk.recorded_data import beside, read_recorded

@@ -1,176 +1,22 @@
-"""Read the interface of an ONNX file: inputs, outputs, dims, opset.
-
-A case that names the file need not say these again.
-
-A case file is read where nothing may import onnx, so that a run starts at once. Of the model only the parts that
-matter are looked at, as protobuf encodes them (https://protobuf.dev/programming-guides/encoding), and weights are
-passed over. What is not read here is checked where the model is run.
-"""
+"""Fill in what a case need not say again of the ONNX file that it names: inputs, outputs, dims, opset."""
 
 from __future__ import annotations
 
 import glob
-import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.case.onnx_header import Header, elements_of, header
 from conformance.case.recording import read_around, sizes_in, spell_out, values_around
-from conformance.disk.protobuf import Damaged
-from conformance.disk.protobuf import fields as _fields
-from conformance.disk.protobuf import number as _number
-from conformance.disk.protobuf import signed as _signed
-from conformance.disk.protobuf import text as _text
 from conformance.errors import did_you_mean, shown
 
-TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
-    19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn", 24: "float8_e8m0fnu",
-    25: "uint2", 26: "int2",
-}  # fmt: skip
-"""By number in ``onnx.TensorProto.DataType``, those of numbers."""
-OPSET_OF_OTHERS = 21
-"""The opset of ONNX's own operators in a file that has none of them, only operators of other domains."""
 SIZES = "1..8"
 """The range of a dim that the file leaves open and the case says nothing of."""
 LARGEST_WHOLE = 1
 """The largest whole number of an input of which nothing shows what it counts, from 0: a mask has no others."""
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """An input or an output of the graph; ``shape`` is None where the file has none."""
-
-    name: str
-    dtype: str | None
-    shape: tuple[int | str, ...] | None
-
-
-@dataclass
-class Header:
-    """Hold the interface of a model as its file has it."""
-
-    opset: int = 0
-    inputs: list[Tensor] = field(default_factory=list)
-    outputs: list[Tensor] = field(default_factory=list)
-    beside: dict[str, int] = field(default_factory=dict)
-    """The files beside it that hold values of tensors, wherever in the model these are, with the bytes that they have
-    at least."""
-
-
-class NotOnnx(ValueError):
-    """Raised for a file that is no ONNX model."""
-
-
-def header(file: Path) -> Header:
-    """Reads the interface of a model; raises OSError, or NotOnnx for what is no model."""
-    if file.exists() and not file.is_file():
-        raise NotOnnx("it is no file")
-    with file.open("rb") as stream:
-        try:
-            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # of no bytes
-            raise NotOnnx("the file is empty") from None
-        try:
-            return _model(memoryview(data))
-        except (IndexError, UnicodeDecodeError):
-            raise NotOnnx("the file is cut off, or is no ONNX model") from None
-        except Damaged:
-            raise NotOnnx("the file is no ONNX model") from None
-
-
-def _model(data: memoryview) -> Header:
-    told, graphs, others = Header(), 0, False
-    for number, value in _fields(data):
-        if number == 8 and isinstance(value, memoryview):
-            opset = dict(_fields(value))
-            if _text(opset.get(1)) in ("", "ai.onnx"):
-                told.opset = _number(opset.get(2))
-            others = True
-        elif number == 7 and isinstance(value, memoryview):
-            graphs += 1
-            _graph(value, told)
-    if not graphs:
-        raise NotOnnx("the file is no ONNX model: it has no graph")
-    told.opset = told.opset or (OPSET_OF_OTHERS if others else 0)
-    for tensor in _tensors(data, "model"):
-        for name, size in _beside(tensor):
-            told.beside[name] = max(size, told.beside.get(name, 0))
-    return told
-
-
-_INSIDE: Mapping[str, Mapping[int, str]] = {
-    "model": {7: "graph", 20: "training", 25: "function"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
-    "node": {5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor", 23: "sparse tensor"},
-    "sparse tensor": {1: "tensor", 2: "tensor"},
-    "function": {7: "node", 11: "attribute"},
-    "training": {1: "graph", 2: "graph"},
-}
-"""Of each message of ``onnx.proto`` the fields in which tensors may be, with their messages."""
-_DEEPEST = 100
-"""Messages inside of messages, as far as protobuf itself reads them."""
-
-
-def _tensors(data: memoryview, message: str, depth: int = 0) -> Iterator[memoryview]:
-    """Yield every tensor of a message: initializers, values of attributes, in branches, bodies and functions."""
-    if message == "tensor":
-        yield data
-        return
-    if depth > _DEEPEST:
-        raise NotOnnx(f"the file has messages inside of messages, more than {_DEEPEST} deep")
-    for number, value in _fields(data):
-        inside = _INSIDE[message].get(number)
-        if inside is not None and isinstance(value, memoryview):
-            yield from _tensors(value, inside, depth + 1)
-
-
-def _beside(tensor: memoryview) -> Iterator[tuple[str, int]]:
-    """Yield the file that holds the values of a tensor, if it is another, and the bytes that it has at least."""
-    entries = [dict(_fields(value)) for number, value in _fields(tensor) if number == 13]
-    said = {_text(entry.get(1)): _text(entry.get(2)) for entry in entries}
-    if "location" in said:
-        sizes = (said.get("offset", "0"), said.get("length", "0"))
-        yield said["location"], sum(int(size) for size in sizes if re.fullmatch(r"\d{1,18}", size))
-
-
-def _graph(data: memoryview, told: Header) -> None:
-    constants = set[str]()
-    for number, value in _fields(data):
-        if not isinstance(value, memoryview):
-            continue
-        if number == 5:
-            constants.add(_text(dict(_fields(value)).get(8)))
-        elif number == 11:
-            told.inputs.append(_tensor(value))
-        elif number == 12:
-            told.outputs.append(_tensor(value))
-    told.inputs = [tensor for tensor in told.inputs if tensor.name not in constants]  # below opset 13, weights too
-
-
-def _tensor(data: memoryview) -> Tensor:
-    said = dict(_fields(data))
-    name = _text(said.get(1))
-    kinds = dict(_fields(said[2])) if isinstance(said.get(2), memoryview) else {}
-    kind = kinds.get(1)
-    if not isinstance(kind, memoryview):
-        return Tensor(name, None, None)
-    parts = dict(_fields(kind))
-    shape = parts.get(2)
-    dims: list[int | str] = []
-    for number, value in _fields(shape) if isinstance(shape, memoryview) else ():
-        if number == 1 and isinstance(value, memoryview):
-            dim = dict(_fields(value))
-            dims.append(_signed(_number(dim[1])) if 1 in dim else _text(dim.get(2)))
-    return Tensor(name, TYPES.get(_number(parts.get(1))), None if shape is None else tuple(dims))
-
-
-# ---- what a case need not say --------------------------------------------------------------------------------
 
 
 def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -205,11 +51,14 @@ def _filled(
         filled["dims"] = {**dims, **said.get("dims", {})}
     if not inputs and "recorded" not in said:
         raise ValueError(f"{shown(name)} takes no inputs, so that there is nothing to draw")
-    narrow = {tensor.name: _limits(tensor.dtype) for tensor in told.outputs if tensor.dtype in _ROUNDED}
+    single = [tensor for tensor in told.outputs if not tensor.holder]
+    narrow = {tensor.name: _limits(tensor.dtype) for tensor in single if tensor.dtype in _ROUNDED}
     if narrow and "tolerance" not in said:
         filled["tolerance"] = {"fp32": {"outputs": narrow, "because": "so few bits have no closer values"}}
     names = [tensor.name for tensor in told.outputs]
-    plain = all(tensor.dtype and re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name) for tensor in told.outputs)
+    plain = len(single) == len(names) and all(
+        tensor.dtype and re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name) for tensor in told.outputs
+    )
     if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
@@ -234,6 +83,8 @@ def _with_recorded(said: Mapping[str, Any], folder: Path, told: Header, beside: 
     try:
         inputs = {**dict(_inputs(name, told, given)), **given}
     except ValueError:  # of an input that cannot be drawn, for which recorded data is all there is
+        inputs = {}
+    if any(tensor.holder for tensor in told.inputs):  # as many tensors as were recorded, which nobody can go around
         inputs = {}
     for one in inputs.keys() - given.keys():
         values = values_around([each.inputs.get(one) for each in data.sets])
@@ -327,15 +178,14 @@ def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str
         if not re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name):
             raise ValueError(f"{file}: the input {tensor.name!r} has a name that no case can say; rename it")
         if tensor.dtype is None or tensor.shape is None:
-            what = (
-                "no shape" if tensor.dtype else "a type that is not drawn (a sequence, an optional, text, or complex)"
-            )
+            what = "no shape" if tensor.dtype else "a type that is not drawn (text, complex, or maps)"
             raise ValueError(f"{file}: the input {tensor.name} has {what}; declare it under inputs")
         sizes = [_size(tensor.name, axis, size) for axis, size in enumerate(tensor.shape)]
         entry: dict[str, Any] = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}
         if tensor.dtype.lstrip("u").startswith("int"):
             entry["values"] = {"by_graph": LARGEST_WHOLE}
-        yield tensor.name, entry
+        for one in elements_of(tensor.name) if "sequence" in tensor.holder else [tensor.name]:
+            yield one, entry
 
 
 def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -350,7 +200,7 @@ def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]
         tensor = tensors.get(name)
         if tensor is None:
             raise ValueError(f"there is no input {shown(name)}{did_you_mean(name, tensors)}")
-        if tensor.dtype is None or tensor.shape is None:
+        if tensor.dtype is None or tensor.shape is None or tensor.holder:
             raise ValueError(f"the input {name} has a type of which no values can be given")
         numbers = [_as_number(name, word) for word in text.split(",") if word.strip()]
         sizes: Sequence[int | str] = tensor.shape if len(tensor.shape) != 1 else [len(numbers)]

@@ -30,7 +30,8 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
 
     Raises UserError for files and options that make no case.
     """
-    from conformance.case.onnx_interface import NotOnnx, exactly, header
+    from conformance.case.onnx_header import NotOnnx, header
+    from conformance.case.onnx_interface import exactly
     from conformance.case.precision import INT8_OPSET
     from conformance.case.words import Precision
 

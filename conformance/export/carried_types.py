@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from conformance.case.dims import carrier_of
-from conformance.case.onnx_interface import OPSET_OF_OTHERS, TYPES
+from conformance.case.onnx_header import OPSET_OF_OTHERS, TYPES, elements_of
 from conformance.onnxgraph.reads import OWN, graphs
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ _NAMES = {"float32": "FLOAT", "int8": "INT8", "uint8": "UINT8"}
 
 
 def carry(model: ModelProto) -> ModelProto:
-    """Cast the inputs and outputs of a model that NumPy has no types for. The model given is changed."""
+    """Cast the inputs and outputs of a model that NumPy has no types for, and have it take tensors alone. The model
+    given is changed."""
     from onnx import TensorProto, helper
 
     if not any(entry.domain in OWN for entry in model.opset_import):  # its nodes are of other domains
         model.opset_import.add(domain="", version=OPSET_OF_OTHERS)
+    _unpack(model)
     weights = {tensor.name for tensor in model.graph.initializer}
     for values, gives in ((model.graph.input, False), (model.graph.output, True)):
         for value in values:
@@ -42,6 +44,33 @@ def carry(model: ModelProto) -> ModelProto:
             else:
                 model.graph.node.insert(0, helper.make_node("Cast", [value.name], [inner], to=own))
     return model
+
+
+def _unpack(model: ModelProto) -> None:
+    """Have the model take the tensors of which a sequence or an optional input is made, and make it of these."""
+    from onnx import helper
+
+    inputs, made = list(model.graph.input), []
+    del model.graph.input[:]
+    for value in inputs:
+        kind, given = value.type, [value.name]
+        optional = kind.HasField("optional_type")
+        kind = kind.optional_type.elem_type if optional else kind
+        if sequence := kind.HasField("sequence_type"):
+            kind, given = kind.sequence_type.elem_type, elements_of(value.name)
+        if not kind.HasField("tensor_type"):
+            given, optional, sequence, kind = [value.name], False, False, value.type
+        model.graph.input.extend(helper.make_value_info(name, kind) for name in given)
+        if optional and not sequence:
+            _rename(model, value.name, f"{value.name}/optional")
+            made.append(helper.make_node("Optional", given, [f"{value.name}/optional"]))
+        elif sequence:
+            inner = f"{value.name}/sequence" if optional else value.name
+            made.append(helper.make_node("SequenceConstruct", given, [inner]))
+            if optional:
+                made.append(helper.make_node("Optional", [inner], [value.name]))
+    for node in reversed(made):
+        model.graph.node.insert(0, node)
 
 
 def _rename(model: ModelProto, old: str, new: str) -> None:

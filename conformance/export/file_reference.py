@@ -82,6 +82,9 @@ class FileReference(Reference):
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         inputs = {name: carried(array) for name, array in inputs.items()}
         arrays = [_held(array) for array in self._meaning(inputs)]
+        if self.layout is not None and len(arrays) != len(self.layout):
+            text = f"a sequence of the file has as many tensors as its inputs say, {len(arrays)} in all here"
+            raise Undecided("declare", "Undecided", f"{text} and {len(self.layout)} for other inputs")
         self._hold_layout([1] * len(arrays), arrays)
         return arrays
 
