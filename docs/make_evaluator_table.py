@@ -26,7 +26,7 @@ from onnx.reference import ReferenceEvaluator
 
 from conformance.runtimes.evaluator_rules import RANDOM, uses
 
-NEWEST = 25
+NEWEST = 28
 """The newest opset that ONNX Runtime implements; the versions of operators beyond it cannot be asked about."""
 OLDEST = 7
 """The oldest opset that ONNX Runtime implements."""

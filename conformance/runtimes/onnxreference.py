@@ -45,10 +45,22 @@ class ReferenceSession:
 
 @functools.cache
 def evaluator_class() -> Any:
-    """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results."""
+    """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results, and with an
+    ``Upsample`` of any scales and of both modes, of which it has a part."""
     from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+    class Upsample(OpRun):
+        op_domain = ""
+
+        def _run(self, x: Array, scales: Array, mode: str | None = None) -> tuple[Array]:
+            return (upsampled(x, scales, linear=mode in ("linear", b"linear")),)
 
     class Evaluator(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
+        def __init__(self, proto: Any, opsets: Any = None, functions: Any = None, verbose: int = 0,
+                     new_ops: Any = None, **more: Any) -> None:  # fmt: skip
+            super().__init__(proto, opsets, functions, verbose, new_ops or [Upsample], **more)
+
         def _init(self) -> None:
             super()._init()
             for node in self.rt_nodes_:
@@ -56,6 +68,24 @@ def evaluator_class() -> Any:
                     unround_attributes(node)
 
     return Evaluator
+
+
+def upsampled(x: Array, scales: Array, *, linear: bool) -> Array:
+    """Return a tensor whose axes have ``floor(size * scale)`` values: of the nearest place that is not behind ``i /
+    scale``, or interpolated between the two around it.
+
+    ONNX's text on Upsample does not define these places; its version converter makes Upsample a ``Resize`` of opset
+    10, which has them (https://github.com/onnx/onnx/blob/main/docs/Changelog.md#Resize-10).
+    """
+    for axis, scale in enumerate(scales):
+        size = x.shape[axis]
+        places = np.arange(int(np.floor(size * scale)), dtype=scales.dtype) / scale
+        before = np.minimum(places.astype(np.int64), size - 1)
+        after, share = np.minimum(before + 1, size - 1), (places - before).astype(x.dtype)
+        shape = [-1 if dim == axis else 1 for dim in range(x.ndim)]
+        part = x.take(before, axis)
+        x = part + (x.take(after, axis) - part) * share.reshape(shape) if linear else part
+    return x
 
 
 def unround_attributes(node: Any) -> None:
