@@ -23,5 +23,15 @@ def equal(one: Array, other: Array) -> bool:
 def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
     """Return whether there are as many arrays, of the same dtypes, shapes and values."""
     return len(got) == len(wanted) and all(
-        one.dtype == other.dtype and equal(one, other) for one, other in zip(got, wanted, strict=True)
+        alike_in_type(one, other) and equal(one, other) for one, other in zip(got, wanted, strict=True)
     )
+
+
+def in_dtype_of(wanted: Array, array: Array) -> Array:
+    """Return an array in the dtype of another; texts as they are, since the dtype of shorter ones would cut them."""
+    return array if wanted.dtype.kind == array.dtype.kind == "U" else array.astype(wanted.dtype)
+
+
+def alike_in_type(one: Array, other: Array) -> bool:
+    """Return whether two arrays have the same dtype; that of texts depends on how long the longest is."""
+    return one.dtype == other.dtype or one.dtype.kind == other.dtype.kind == "U"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, save
+from onnx import TensorProto, helper, numpy_helper, save
 from onnx.reference import ReferenceEvaluator
 
 from conformance.case.case_file import load
@@ -103,3 +103,33 @@ def test_types_of_files_are_no_types_of_modules(tmp_path, dtype):
     (tmp_path / "net.yaml").write_text(body, encoding="utf-8")
     with pytest.raises(Exception, match="type of inputs of ONNX files alone"):
         load(tmp_path / "net.yaml")
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "bfloat16", "int4"])
+def test_recorded_numbers_of_few_bits_reach_runtimes_as_they_were_recorded(tmp_path, bench, name):
+    """Infinities stay ones where the type has them, and a wrong value is one in the type of the record."""
+    import ml_dtypes
+
+    kind = getattr(ml_dtypes, name)
+    values = [-3, -2, 1, np.inf] if name == "float8_e5m2" else [-3, -2, 1, 0]
+    x = np.array(values, np.float32).astype(kind)
+    nodes = [helper.make_node("Transpose", ["x"], ["y"])]
+    infos = [helper.make_tensor_value_info(one, KINDS[name], [2, 2]) for one in "xy"]
+    made = helper.make_model(
+        helper.make_graph(nodes, "net", infos[:1], infos[1:]),
+        opset_imports=[helper.make_opsetid("", 23)],
+        ir_version=10,
+    )
+    place = tmp_path / "test_data_set_0"
+    place.mkdir()
+    for file, array in (("input_0.pb", x.reshape(2, 2)), ("output_0.pb", x.reshape(2, 2).T)):
+        (place / file).write_bytes(numpy_helper.from_array(array).SerializeToString())
+    save(made, tmp_path / "net.onnx")
+    body = "net:\n  about: a file\n  onnx: net.onnx\n  recorded: test_data_set_0\n"
+    (tmp_path / "net.yaml").write_text(body, encoding="utf-8")
+    (case,) = load(tmp_path / "net.yaml")
+    cell = next(cell for cell in plan(case) if cell.check == "recorded")
+    assert verdict(bench.run_cell(cell)) == PASSED
+    with wrong_runtime(lambda inputs, outputs: [outputs[0] * 0 + outputs[0].dtype.type(1)]):
+        record = bench.run_cell(cell)
+    assert (record.status, record.fault) == ("failed", "runtime") and name not in str(record.reason)

@@ -369,3 +369,29 @@ def test_an_input_that_is_given_back_reaches_openvino_whatever_its_name_there(tm
     body = BODY + "  runtimes: openvino\n"
     cell, *_ = cells(tmp_path, body)
     assert verdict(bench.run_cell(cell)) == PASSED
+
+
+def test_recorded_values_that_onnx_leaves_open_accuse_nobody_and_others_do(tmp_path, bench):
+    """A number that no integer holds: whoever recorded it got one value, and a runtime may get another."""
+    text = "net (float[3] x) => (int32[3] y) { y = Cast <to: int = 6> (x) }"
+    save(model_of(text), tmp_path / "net.onnx")
+    values = np.array([3e10, 1.5, -2.5], np.float32)
+    write_set(tmp_path, [values], [np.array([77, 1, -2], np.int32)])
+    cell = next(cell for cell in cells(tmp_path) if cell.check == "recorded")
+    record = bench.run_cell(cell)
+    assert record.status == "skipped" and "which ONNX leaves open" in str(record.reason)
+
+    def spoil(inputs, outputs):
+        return [np.array([outputs[0][0], 1, -3], np.int32)]
+
+    with wrong_runtime(spoil):
+        assert bench.run_cell(cell).status != "passed"
+
+
+def test_draws_of_recorded_ranges_that_show_nothing_are_skipped_and_the_record_counts(tmp_path, capsys):
+    """Nobody declared these values, so that no case is at fault for them."""
+    save(model_of("net (float[2, 3] x) => (float[2, 3] y) { z = Sub (x, x)  y = Relu (z) }"), tmp_path / "net.onnx")
+    write_set(tmp_path, [X], [np.zeros((2, 3), np.float32)])
+    assert check(tmp_path) == 0
+    told = capsys.readouterr().out
+    assert "do not show whether the runtime is right" in " ".join(told.split()) and "FAILED" not in told

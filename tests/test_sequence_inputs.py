@@ -79,12 +79,12 @@ def test_a_sequence_that_is_optional_is_made_of_the_same_tensors(tmp_path):
 
 
 def test_an_input_that_holds_what_is_not_drawn_is_refused(tmp_path):
-    texts = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.STRING, ["n"]))
+    held = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.COMPLEX64, ["n"]))
     graph = helper.make_graph(
         [JOINED],
         "g",
-        [helper.make_value_info("x", texts)],
-        [helper.make_tensor_value_info("y", TensorProto.STRING, [None])],
+        [helper.make_value_info("x", held)],
+        [helper.make_tensor_value_info("y", TensorProto.COMPLEX64, [None])],
     )
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"

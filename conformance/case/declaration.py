@@ -184,6 +184,12 @@ class Declaration(Says):
         """Return what is declared for a precision, or for what it is a variant of."""
         return self.tolerance.get(precision) or self.tolerance.get(base_of(precision)) or PrecisionTolerance()
 
+    @property
+    def is_drafted(self) -> bool:
+        """Return whether the case is a file about whose inputs nobody has said more than recorded data shows."""
+        unsaid = self.recorded is not None or all(entry.is_drafted for entry in self.inputs.values())
+        return self.onnx is not None and unsaid
+
     def takes_specials(self, name: str) -> bool:
         """Return whether NaN and infinities go into this input."""
         return self.inputs[name].type.is_float and (self.specials is None or name in self.specials)

@@ -21,7 +21,7 @@ DTYPES = (
 )  # fmt: skip
 OF_FILES = (
     "uint16", "uint32", "uint64", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float4_e2m1fn", "int4", "uint4", "int2", "uint2",
+    "float8_e8m0fnu", "float4_e2m1fn", "int4", "uint4", "int2", "uint2", "string",
 )  # fmt: skip
 """The dtypes that inputs of an ONNX file may have besides, as NumPy and ml_dtypes call them."""
 _LARGEST = {
@@ -32,7 +32,9 @@ _LARGEST = {
 
 
 def carrier_of(dtype: str) -> str:
-    """Return the dtype of NumPy that holds each number of a dtype; itself where NumPy has it."""
+    """Return the dtype of NumPy that holds each value of a dtype; itself where NumPy has it."""
+    if dtype == "string":
+        return "str"
     if dtype == "bfloat16" or dtype.startswith(("float8", "float4")):
         return "float32"
     return {"int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8"}.get(dtype, dtype)
@@ -221,13 +223,17 @@ class TensorType:
         return self.dtype.startswith(("float", "bfloat"))
 
     @property
+    def is_text(self) -> bool:
+        return self.dtype == "string"
+
+    @property
     def carrier(self) -> str:
         """The dtype of NumPy in which arrays of the type are held."""
         return carrier_of(self.dtype)
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The least and the largest number of the dtype."""
+        """The least and the largest number of the dtype, which is not that of texts."""
         if self.is_float:
             return -_LARGEST[self.dtype], _LARGEST[self.dtype]
         if self.dtype == "bool":

@@ -68,6 +68,9 @@ class Values(Says):
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     exactly: Annotated[list[float], Field(min_length=0, max_length=ENTRIES)] | None = None
     """The numbers themselves, in order, as many as the input has; one stands for all."""
+    texts: Annotated[list[str], Field(min_length=1, max_length=ENTRIES)] | None = None
+    """Of an input of texts, those that each element is one of. Without it, words that the model names, and texts that
+    are hard to get right."""
     python: DottedName | None = None
     """A function ``f(shape, dims, rng) -> array`` in a Python file beside the case file."""
     recorded: Literal[True] | None = None
@@ -120,6 +123,11 @@ class Input(Says):
             )
         if self.values is not None and self.values.permutations is not None and not self.type.shape:
             raise ValueError("permutations run along the last axis, which a 0-d input does not have")
+        if self.values is not None and self.type.is_text != (self.values.texts is not None):
+            if self.type.is_text and not (self.values.python or self.values.recorded):
+                raise ValueError("the values of texts are texts, as in values: {texts: [red, green]}")
+            if not self.type.is_text:
+                raise ValueError(f"values: texts are no values of {self.type.dtype}")
         for number in self.values.numbers() if self.values is not None else ():
             low, high = self.type.limits
             if self.type.is_float and not math.isfinite(number):

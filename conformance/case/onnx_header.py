@@ -21,12 +21,12 @@ from conformance.disk.protobuf import signed as _signed
 from conformance.disk.protobuf import text as _text
 
 TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
-    19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn", 24: "float8_e8m0fnu",
-    25: "uint2", 26: "int2",
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool",
+    10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
+    23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
 }  # fmt: skip
-"""By number in ``onnx.TensorProto.DataType``, those of numbers."""
+"""By number in ``onnx.TensorProto.DataType``, all but those of complex numbers."""
 OPSET_OF_OTHERS = 21
 """The opset of ONNX's own operators in a file that has none of them, only operators of other domains."""
 
@@ -49,6 +49,11 @@ ELEMENTS = 2
 def elements_of(name: str) -> list[str]:
     """Return the names of the tensors that are drawn for a sequence of that name."""
     return [f"{name}.{number}" for number in range(ELEMENTS)]
+
+
+def drawn_for(tensor: Tensor) -> list[str]:
+    """Return the names of the tensors that are drawn for an input."""
+    return elements_of(tensor.name) if "sequence" in tensor.holder else [tensor.name]
 
 
 @dataclass

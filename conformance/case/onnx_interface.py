@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.case.onnx_header import Header, elements_of, header
+from conformance.case.onnx_header import Header, drawn_for, header
 from conformance.case.recording import read_around, sizes_in, spell_out, values_around
 from conformance.errors import did_you_mean, shown
 
@@ -34,8 +34,14 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         return dict(said)
     if "recorded" in said:
         return _with_recorded(said, folder, told, beside)
-    inputs = {**dict(_inputs(name, told, given)), **given}
+    inputs = _ordered(told, {**dict(_inputs(name, told, given)), **given})
     return _filled(said, folder, told, beside, inputs)
+
+
+def _ordered(told: Header, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs in the order of the file, and others behind them."""
+    order = [one for tensor in told.inputs for one in drawn_for(tensor)]
+    return {name: inputs[name] for name in (*order, *inputs) if name in inputs}
 
 
 def _filled(
@@ -81,7 +87,7 @@ def _with_recorded(said: Mapping[str, Any], folder: Path, told: Header, beside: 
     data, files = read_around(said["recorded"], folder / name)
     recorded = spell_out(said["recorded"])
     try:
-        inputs = {**dict(_inputs(name, told, given)), **given}
+        inputs = _ordered(told, {**dict(_inputs(name, told, given)), **given})
     except ValueError:  # of an input that cannot be drawn, for which recorded data is all there is
         inputs = {}
     if any(tensor.holder for tensor in told.inputs):  # as many tensors as were recorded, which nobody can go around
@@ -173,24 +179,27 @@ def _other(said: Mapping[str, Any]) -> list[str]:
 
 def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for tensor in told.inputs:
-        if tensor.name in given:
+        drawn = drawn_for(tensor)
+        if all(one in given for one in drawn):
             continue
         if not re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name):
             raise ValueError(f"{file}: the input {tensor.name!r} has a name that no case can say; rename it")
         if tensor.dtype is None or tensor.shape is None:
-            what = "no shape" if tensor.dtype else "a type that is not drawn (text, complex, or maps)"
-            raise ValueError(f"{file}: the input {tensor.name} has {what}; declare it under inputs")
+            if tensor.dtype is None:
+                text = "a type that is not drawn (complex numbers, which no runtime takes, or maps)"
+                raise ValueError(f"{file}: the input {tensor.name} has {text}; recorded data is all that can be used")
+            how = f"declare {' and '.join(drawn)} under inputs"
+            raise ValueError(f"{file}: the input {tensor.name} has no shape; {how}")
         sizes = [_size(tensor.name, axis, size) for axis, size in enumerate(tensor.shape)]
         entry: dict[str, Any] = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}
         if tensor.dtype.lstrip("u").startswith("int"):
             entry["values"] = {"by_graph": LARGEST_WHOLE}
-        for one in elements_of(tensor.name) if "sequence" in tensor.holder else [tensor.name]:
-            yield one, entry
+        yield from ((one, entry) for one in drawn)
 
 
 def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what a case says of inputs whose values are given as texts: ``1,3,4`` or ``-1``. An open dim of an input
-    with one dim is as long as its values.
+    with one dim is as long as its values. Of texts these are the ones that each element is drawn of.
 
     ValueError for an input that the file does not have, and for what are no numbers.
     """
@@ -202,6 +211,10 @@ def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]
             raise ValueError(f"there is no input {shown(name)}{did_you_mean(name, tensors)}")
         if tensor.dtype is None or tensor.shape is None or tensor.holder:
             raise ValueError(f"the input {name} has a type of which no values can be given")
+        if tensor.dtype == "string":
+            given_shape = ", ".join(_size(name, axis, size) for axis, size in enumerate(tensor.shape))
+            entries[name] = {"type": f"string[{given_shape}]", "values": {"texts": text.split(",")}}
+            continue
         numbers = [_as_number(name, word) for word in text.split(",") if word.strip()]
         sizes: Sequence[int | str] = tensor.shape if len(tensor.shape) != 1 else [len(numbers)]
         written = ", ".join(_size(name, axis, size) for axis, size in enumerate(sizes))

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from conformance.arrays import Array
 from conformance.case.field_types import FilesBeside, Listed, Says
+from conformance.case.limits import ENTRIES
 from conformance.disk.recorded_data import RecordedData, files_of, read_recorded
 from conformance.disk.recorded_tensors import Value, read_interface
 from conformance.errors import UserError
@@ -56,6 +57,9 @@ def values_around(arrays: Sequence[Value]) -> dict[str, Any] | None:
     """Return the ``values`` of an input whose draws go around recorded ones: a range, the very values where these may
     be sizes or axes, or None where nothing is known."""
     known: list[Array] = [one for one in arrays if isinstance(one, np.ndarray)]
+    if known and known[0].dtype == object:  # of ONNX, texts
+        words = {str(word): None for one in known for word in one.reshape(-1)}
+        return {"texts": list(words)[:ENTRIES]} if len(words) > 1 else None
     if not known or known[0].dtype.kind not in "iuf":
         return None
     if all(one.ndim <= 1 and one.size <= FEW for one in known):

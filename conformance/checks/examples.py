@@ -42,9 +42,9 @@ class Examples:
         self._outputs: list[Array] = []
         """What PyTorch gives for the first draw."""
         # Whether a converted model loses too much on the case's values is for the check ``fidelity`` to say.
-        self._conditioned = not cell.converted and all(
-            entry.values is not None for entry in cell.case.says.inputs.values() if entry.type.is_float
-        )
+        says = cell.case.says
+        declared_values = (entry.values is not None for entry in says.inputs.values() if entry.type.is_float)
+        self._conditioned = not cell.converted and not says.is_drafted and all(declared_values)
 
     def run(self) -> None:
         """Raises Stopped for the first example that fails without being declared to, and where the examples
@@ -200,6 +200,8 @@ class Examples:
         self._note_undecided()
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
+            if says.is_drafted:
+                raise Unavailable(f"no example that was drawn shows whether the runtime is right: {weak}")
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
             if self._explainer.is_put_off(stop):
                 raise unexplained(stop, known="case")
@@ -216,7 +218,7 @@ class Examples:
         excused |= {*self._verify.reference.value_free()}  # all that there is to compare is right
         output = find_vacuous(self._verify.vacuity, excused) if says.vacuous is None else None
         if output is not None:
-            if self._is_drafted():
+            if says.is_drafted:
                 self._note_vacuous(output, self._verify.vacuity.findings().keys() - excused)
                 record.draw = draw
                 return
@@ -240,11 +242,6 @@ class Examples:
         if count:
             text = f"{count} of {count + record.examples} examples have no verdict: {self._undecided[0]}"
             record.warnings = [*record.warnings, {"name": "reference", "error": "Undecided", "text": text}]
-
-    def _is_drafted(self) -> bool:
-        """Return whether the case is a file about whose inputs nobody has said anything."""
-        says = self._cell.case.says
-        return says.onnx is not None and all(entry.is_drafted for entry in says.inputs.values())
 
     def _note_vacuous(self, output: int, vacuous: Collection[int]) -> None:
         """Note that outputs of a file show nothing, ``output`` first; Unavailable where none shows anything."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
+from conformance.arrays import Array, Inputs, in_dtype_of
 from conformance.case.must_hold import Output
 from conformance.checks.conditioning import InFloat64
 from conformance.compare.close import distances
@@ -61,7 +61,7 @@ def held_against_float64(verify: OfPyTorch, example: Example, got: list[Array]) 
     if exact is None or len(exact) != len(wanted):
         return None
     with np.errstate(over="ignore"):  # as of a module that takes the smallest number of its own dtype for a mask
-        rounded = [true.astype(right.dtype) for true, right in zip(exact, wanted, strict=True)]
+        rounded = [in_dtype_of(right, true) for true, right in zip(exact, wanted, strict=True)]
     if verify.compare(got, Right(rounded, inputs=example.inputs)).verdict != "verified":
         return None
     far = _far_off(wanted, exact)

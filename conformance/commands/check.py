@@ -232,7 +232,9 @@ def _is_reported(record: Record, given: argparse.Namespace) -> bool:
 
 
 def _reported(record: Record) -> str:
-    if record.compiled is not None:
+    from conformance.runtimes import registry
+
+    if record.runtime == registry.RTX:
         return f"refused {record.id}: {record.reason} (not counted; a case with runtimes: [tensorrt] counts it)"
     return f"below   {record.id}: {record.reason} (not counted; --precision int8 counts it)"
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, alike_in_type
 from conformance.compare.excuses import UNMOVED, by_other_sums, by_rounding, is_ordinary, slacks
 from conformance.compare.matched_rows import matched_rows, row_order
 
@@ -199,7 +199,7 @@ def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
 
 def odd_shape(output: Subject, got: Array, wanted: Array) -> Comparison | None:
     """Another dtype or shape than is wanted, which are exact."""
-    if got.dtype != wanted.dtype:
+    if not alike_in_type(got, wanted):
         return failed("WrongDtype", f"{output} is {got.dtype} instead of {wanted.dtype}")
     if got.shape != wanted.shape:
         return failed("WrongShape", f"{output} has shape {got.shape} instead of {wanted.shape}")
@@ -371,8 +371,10 @@ def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array |
         return _weighed(output, got, wanted, wrong, None, infinite, infinite, is_open)
     wrong = closed
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
-    error = abs(float(got[first]) - float(wanted[first]))
-    text = f"{output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"
+    is_text = wanted.dtype.kind == "U"
+    error = np.inf if is_text else abs(float(got[first]) - float(wanted[first]))
+    exact = "texts are" if is_text else f"{wanted.dtype} is"
+    text = f"{output}: {int(wrong.sum())} of {wanted.size} values differ ({exact} exact)"
     return failed("WrongValue", text, worst_at(output.number, first, got, wanted, error, np.inf))
 
 
@@ -381,4 +383,9 @@ def worst_at(
 ) -> Worst:
     """The element at ``index`` as the worst one."""
     where = tuple(int(i) for i in index)
-    return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio, rounding)
+    return Worst(output, where, _shown(got[where]), _shown(wanted[where]), error, ratio, rounding)
+
+
+def _shown(value: Any) -> Any:
+    """Return a number, or a text in quotes, which show where it begins and ends."""
+    return repr(str(value)) if isinstance(value, np.str_) else value.item()

@@ -21,6 +21,7 @@ from conformance.disk.recorded_tensors import read_interface
 from conformance.draw import value_regimes
 from conformance.draw.few_bits import carried, representable
 from conformance.draw.graph_values import GraphValues, range_of_numbers
+from conformance.draw.texts import texts
 from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
 from conformance.worker import memory
@@ -127,6 +128,8 @@ class Maker:
         if self._graph is None or not declared.is_drafted:
             return None
         dtype, shape = np.dtype(declared.type.carrier), declared.type.at(draw.dims)
+        if declared.type.is_text:
+            return texts(self._graph.vocabulary(name), shape, self._regime(name, draw), rng)
         shapes = {other: one.type.at(draw.dims) for other, one in self._case.says.inputs.items()}
         made = self._graph.make(name, shape, dtype.kind, known, shapes, rng, draw.seed)
         if made is None and dtype.kind in "iu" and self._graph.are_numbers(name):
@@ -152,7 +155,7 @@ class Maker:
             if array is None:
                 regime = self._regime(name, draw)
                 array = value_regimes.make(declared, draw.dims, regime, rng, self._hooks.get(name))
-            few = declared.type.carrier != declared.type.dtype
+            few = declared.type.carrier != declared.type.dtype and not declared.type.is_text
             arrays[name] = representable(array, declared.type.dtype) if few else array
         if self._joint is not None:
             given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)

@@ -11,8 +11,18 @@ from conformance.case.dims import carrier_of
 
 
 def carried(array: Array) -> Array:
-    """Return an array that NumPy has no type for in the one that carries it; any other as it is."""
-    return array.astype(carrier_of(array.dtype.name)) if array.dtype.kind == "V" else array
+    """Return an array that NumPy has no type for in the one that carries it, and texts in NumPy's own type of these;
+    any other as it is."""
+    if array.dtype.kind == "O":  # of recorded data, texts
+        return array.astype(str)
+    carrier = carrier_of(array.dtype.name)  # of the type's name, as ml_dtypes gives some of them NumPy's kind "f"
+    return array.astype(carrier) if carrier != array.dtype.name else array
+
+
+def given_back(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return an array in the type that it is carried for; one of another dtype as it is."""
+    is_carried = carrier_of(dtype.name) == array.dtype.name != dtype.name
+    return array.astype(dtype) if is_carried else array
 
 
 def representable(array: Array, dtype: str) -> Array:

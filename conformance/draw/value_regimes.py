@@ -17,6 +17,7 @@ from conformance.arrays import Array
 from conformance.case.dims import Expression, Sizes
 from conformance.case.inputs import Between, Input, Normal, Values
 from conformance.case.python import call
+from conformance.draw.texts import texts
 
 _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "nan": (np.nan,),
@@ -53,6 +54,8 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
         array = _padding(hidden, shown, shape, regime, rng).astype(dtype)
     elif values.choice is not None:
         array = _choice(np.array(values.choice), shape, regime, rng).astype(dtype)
+    elif values.texts is not None:
+        array = texts(values.texts, shape, regime, rng)
     elif dtype.kind == "b":
         array = _choice(np.array([False, True]), shape, regime, rng)
     elif values.exactly is not None:
@@ -82,7 +85,7 @@ def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: st
     The next call may return the same array. ValueError if it is something else.
     """
     given = np.array(array)
-    if given.shape != shape or given.dtype != dtype:
+    if given.shape != shape or not (given.dtype == dtype or given.dtype.kind == dtype.kind == "U"):
         raise ValueError(f"{where} returned {given.dtype}{list(given.shape)} instead of {dtype}{list(shape)}")
     return given
 

@@ -6,7 +6,7 @@ of the model are cast to their own type first, and its outputs from it last. In 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.case.dims import carrier_of
 from conformance.case.onnx_header import OPSET_OF_OTHERS, TYPES, elements_of
@@ -32,7 +32,8 @@ def carry(model: ModelProto) -> ModelProto:
         for value in values:
             kind = value.type.tensor_type
             name = TYPES.get(kind.elem_type, "")
-            if not value.type.HasField("tensor_type") or value.name in weights or carrier_of(name) == name:
+            passed_as_is = carrier_of(name) == name or name == "string"
+            if not value.type.HasField("tensor_type") or value.name in weights or passed_as_is:
                 continue
             own, inner = kind.elem_type, f"{value.name}/{name}"
             kind.elem_type = getattr(
@@ -42,7 +43,9 @@ def carry(model: ModelProto) -> ModelProto:
             if gives:
                 model.graph.node.append(helper.make_node("Cast", [inner], [value.name], to=kind.elem_type))
             else:
-                model.graph.node.insert(0, helper.make_node("Cast", [value.name], [inner], to=own))
+                # none is too large for its own type, and an infinity is to stay one
+                keep: dict[str, Any] = {"saturate": 0} if name.startswith("float8") else {}
+                model.graph.node.insert(0, helper.make_node("Cast", [value.name], [inner], to=own, **keep))
     return model
 
 

@@ -38,8 +38,8 @@ from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.unsupported import sentence
 
-_HELD = "biuf"
-"""The kinds of dtypes that are compared: booleans, whole numbers and floats."""
+_HELD = "biufU"
+"""The kinds of dtypes that are compared: booleans, whole numbers, floats and texts."""
 
 
 class FileReference(Reference):
@@ -214,6 +214,6 @@ def _held(array: Array) -> Array:
     copy = np.array(array)
     if copy.dtype.kind == "c":
         raise Stopped("declare", "NoTensor", "the file gives complex numbers, which cannot be compared", "case")
-    if copy.dtype.kind not in _HELD or not copy.dtype.isbuiltin:
+    if copy.dtype.kind not in _HELD or not (copy.dtype.isbuiltin or copy.dtype.kind == "U"):
         raise TypeError(f"the file gives values of {copy.dtype}, which cannot be compared")
     return copy

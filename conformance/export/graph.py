@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,9 +57,6 @@ class Facts:
 
 def read(model: ModelProto, data: Serialized) -> Facts:
     """The facts of ``model``, which is written as ``data``, with what onnx.checker says of it."""
-    import onnx
-    from onnx import helper
-
     domains = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
     invalid, doubted = _validate(data)
     parameters = {initializer.name for initializer in model.graph.initializer}
@@ -71,9 +69,7 @@ def read(model: ModelProto, data: Serialized) -> Facts:
         inputs={value.name: _dims(value) for value in inputs},
         outputs={value.name: _dims(value) for value in model.graph.output},
         dtypes={
-            value.name: str(helper.tensor_dtype_to_np_dtype(_tensor_type(value).elem_type))
-            for value in values
-            if _tensor_type(value).elem_type not in (0, onnx.TensorProto.STRING)
+            value.name: _dtype(_tensor_type(value).elem_type) for value in values if _tensor_type(value).elem_type
         },
         initializers=len(model.graph.initializer),
         overridable=len(parameters & {value.name for value in model.graph.input}),
@@ -86,15 +82,24 @@ def read(model: ModelProto, data: Serialized) -> Facts:
     )
 
 
+def _dtype(number: int) -> str:
+    from onnx import TensorProto, helper
+
+    return "str" if number == TensorProto.STRING else str(helper.tensor_dtype_to_np_dtype(number))
+
+
 def _validate(data: Serialized) -> tuple[list[str] | None, list[str] | None]:
     """Return what refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
+    import onnx
+
     error = attempt(lambda: _check(data, full=True))
     if error is None:
         return None, None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [type(error).__name__, " ".join(lines) or "no text"]
+    of_function = type(error) is onnx.shape_inference.InferenceError and all(map(_OF_FUNCTION.match, lines))
     sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
-    passes = bool(lines) and sizes_differ and works(lambda: _check(data, full=False))
+    passes = bool(lines) and (sizes_differ or of_function) and works(lambda: _check(data, full=False))
     return (None, told) if passes else (told, None)
 
 
@@ -111,6 +116,11 @@ _SIZES_DIFFER = (
 )
 """What shape inference says (onnx/defs/shape_inference.h) where it infers another size than the model declares, and
 not that an operator cannot be given such types or shapes."""
+
+
+_OF_FUNCTION = re.compile(r"\[ShapeInferenceError\] .*\(op_type:\w+.*\): \[ShapeInferenceError\] .*\(op_type:")
+"""What it says of a node inside of a function, as of that by which ONNX defines an operator: where an attribute is
+left to its default, the function of ONNX itself may be refused."""
 
 
 def _check(data: Serialized, *, full: bool) -> None:

@@ -21,6 +21,17 @@ Marks = Iterator[tuple[int, Any]]
 """The outputs of a node, by number, with a mask of what is not defined in each."""
 
 
+_NO_NAN = ("float4", "float6")
+"""How the names of the types of floats begin that have no NaN."""
+
+
+def _no_such_number(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield where floats are given a type that does not hold them: integers, and floats without NaN."""
+    if outputs[0].dtype.name.startswith(_NO_NAN) and inputs[0].dtype.kind == "f":
+        yield 0, np.isnan(inputs[0].astype(np.float64))
+    yield from _no_integer(node, inputs, outputs)
+
+
 def _no_integer(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
     """Yield where floats that an integer does not hold are made integers."""
     if inputs[0].dtype.kind == "f" and outputs[0].dtype.kind in "iu":
@@ -72,8 +83,8 @@ def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], comp
 
 
 RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
-    "Cast": ("cast", _no_integer),
-    "CastLike": ("cast", _no_integer),
+    "Cast": ("cast", _no_such_number),
+    "CastLike": ("cast", _no_such_number),
     "QuantizeLinear": ("quantizer", _no_quantum),
     "DynamicQuantizeLinear": ("no range", _all_zeros),
     "Scatter": ("written twice", _written_twice),

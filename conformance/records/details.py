@@ -359,8 +359,8 @@ def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
 
 RULES = {
     "kernels": "PyTorch's own kernels contradict each other there (fused or not, oneDNN or not, vectors or not)",
-    "cast": "NaN, an infinity or a number out of range was cast to an integer, which is undefined (C++ [conv.fpint], "
-    "ONNX Cast)",
+    "cast": "NaN, an infinity or a number out of range was cast to an integer, or NaN to a float that has none, "
+    "which is undefined (C++ [conv.fpint], ONNX Cast)",
     "quantizer": "NaN, an infinity or a number out of range was quantized by way of an integer, which is undefined "
     "(C++ [conv.fpint])",
     "tie": "a value to be quantized lies between two steps up to rounding, and goes either way",

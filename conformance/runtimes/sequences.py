@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from conformance.arrays import Array
 
 
@@ -18,5 +20,8 @@ def _flat(outputs: Iterable[Any]) -> Iterator[Any]:
     for output in outputs:
         if isinstance(output, (list, tuple)):
             yield from _flat(output)
+        elif isinstance(output, np.ndarray) and output.dtype.kind == "O":
+            # texts, in the dtype in which NumPy compares and copies them by value
+            yield output.astype(str)
         elif output is not None:
             yield output

@@ -41,10 +41,18 @@ _ABOUT_ANOTHER = re.compile(r"Model wasn't fully converted|Summary:|While valida
 _LONGEST = 240
 
 
+_LOCALE = "Failed to construct locale"
+"""What ONNX Runtime says of a locale that the host does not have."""
+
+
 def refusal(runtime: str | None, error: BaseException | None) -> str | None:
-    """Return in one sentence that a runtime does not support a model, by what it has raised; None where it stopped at
-    something else."""
-    if runtime is None or error is None or not _UNSUPPORTED.search(f"{type(error).__name__} {text_of(error)}"):
+    """Return in one sentence that a runtime, or the host, does not support a model, by what the runtime has raised;
+    None where it stopped at something else."""
+    if runtime is None or error is None:
+        return None
+    if _LOCALE in text_of(error):
+        return f"this host lacks a locale that the model names: {sentence(error)}"
+    if not _UNSUPPORTED.search(f"{type(error).__name__} {text_of(error)}"):
         return None
     return f"{registry.named(runtime).title} does not take the model: {sentence(error)}"
 

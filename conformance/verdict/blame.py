@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, in_dtype_of
 from conformance.compare.tolerance import Comparison
 from conformance.errors import Details, Stopped, or_else
 from conformance.records.explanation import Explanation, Failure, Finding, NodeByNode, Shows, explain, kernels
@@ -240,7 +240,7 @@ def in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
     if len(got) != len(wanted):
         return got
     return [
-        array.astype(right.dtype) if array.dtype.kind == right.dtype.kind or right.dtype.kind in "iu" else array
+        in_dtype_of(right, array) if array.dtype.kind == right.dtype.kind or right.dtype.kind in "iu" else array
         for array, right in zip(got, wanted, strict=True)
     ]
 
@@ -253,7 +253,7 @@ def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array])
     got = or_else(None, lambda: session.run(example.inputs))
     if got is None:
         return False
-    rounded = [output.astype(right.dtype) for output, right in zip(exact, example.wanted, strict=True)]
+    rounded = [in_dtype_of(right, output) for output, right in zip(exact, example.wanted, strict=True)]
     in_float64 = given(example.draw, example.inputs, rounded, None, None, ())
     return suspect.judged(in_float64, got).verdict != "failed"
 
@@ -264,9 +264,12 @@ def shown(inputs: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _text(array: Array) -> str:
+    dtype = "string" if array.dtype.kind == "U" else array.dtype
     if array.size <= 12:
-        return f"{array.dtype} {array.tolist()}"
-    head = f"{array.dtype}{list(array.shape)}"
+        return f"{dtype} {array.tolist()}"
+    head = f"{dtype}{list(array.shape)}"
+    if array.dtype.kind == "U":
+        return f"{head} from {min(array.flat)!s:.40} to {max(array.flat)!s:.40}"
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     spread = f" from {finite.min()} to {finite.max()}" if finite.size else ""
     return head + spread + "".join(f", {name} at {place}" for name, place in _odd(array))

@@ -65,12 +65,15 @@ def by_stage(
 
 
 def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
-    """The SQNR in decibels of the output that is furthest off; integers count by their values. NaN and infinities
-    that are not wanted are all noise (-inf)."""
+    """The SQNR in decibels of the output that is furthest off; integers count by their values, texts that
+    differ as all noise. NaN and infinities that are not wanted are all noise (-inf)."""
     worst = math.inf
     for array, right in zip(got, wanted, strict=False):
         if array.shape != right.shape:
             return -math.inf
+        if right.dtype.kind == "U":  # texts have no distance
+            worst = worst if np.array_equal(array, right) else -math.inf
+            continue
         values, signal = array.astype(np.float64), right.astype(np.float64)
         finite = np.isfinite(signal)
         if not np.isfinite(values[finite]).all():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, in_dtype_of
 from conformance.compare.close import Limit, differs
 from conformance.compare.nudge import largest_movement, to_neighbours
 from conformance.errors import attempt, or_else
@@ -219,7 +219,7 @@ class _Kernels:
         for runtime in self.others:
             outputs = self.maybe(runtime, node, values)
             if outputs is not None and first is not None and registry.named(runtime).values_only:
-                outputs = [array.astype(like.dtype) for array, like in zip(outputs, first, strict=False)]
+                outputs = [in_dtype_of(like, array) for array, like in zip(outputs, first, strict=False)]
             if outputs is not None:
                 return outputs
         return first

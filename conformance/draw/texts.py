@@ -1,0 +1,71 @@
+"""Draw texts: words that the model itself names, other forms of these, and texts that are hard to get right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.onnxgraph.reads import all_nodes, plain
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+HARD = ("", " ", "a", "Ab c", "a,b,,c", "ÄÖ é", "日本語", "x" * 40)
+"""Texts that differ in length, case, spaces and the bytes that UTF-8 needs for a letter."""
+NUMERALS = ("0", "-2.5", "1e3", "+7", "12345", "-0.001")
+"""Texts that every runtime has to read as a number; ONNX leaves others open (Cast)."""
+_MOST = 256
+"""Words of a model that are used."""
+
+
+def words_of(model: ModelProto) -> list[str]:
+    """Return the texts that stand in attributes and constants of a model, each once, as categories and stop words
+    do."""
+    found: dict[str, None] = {}
+    for node in all_nodes(model):
+        for attribute in node.attribute:
+            if node.domain in ("", "ai.onnx") and attribute.name not in _OF_DATA:
+                continue
+            value = plain(attribute)
+            for word in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(word, (str, bytes)):
+                    found.setdefault(_text(word))
+            if attribute.HasField("t"):
+                found |= dict.fromkeys(map(_text, attribute.t.string_data))
+    for tensor in model.graph.initializer:
+        found |= dict.fromkeys(map(_text, tensor.string_data))
+    return list(found)[:_MOST]
+
+
+_OF_DATA = frozenset(("delimiter", "pattern", "pool_strings", "stopwords", "value", "value_string", "value_strings"))
+"""Attributes of ONNX's own operators whose texts are data, and not the name of a mode."""
+
+
+def _text(word: str | bytes) -> str:
+    return word if isinstance(word, str) else word.decode("utf-8", "replace")
+
+
+def vocabulary(words: Sequence[str], *, numerals: bool) -> list[str]:
+    """Return the texts that elements are drawn of, the least first. ``numerals``: whether they are read as
+    numbers."""
+    if numerals:
+        return list(NUMERALS)
+    forms = (form for word in words for form in (word, word, word.upper(), word.lower(), f"{word}x"))
+    return [*HARD, *forms, *(f"{one} {other}" for one, other in itertools.pairwise(words))]
+
+
+def texts(options: Sequence[str], shape: tuple[int, ...], regime: str, rng: np.random.Generator) -> Array:
+    """Return texts of the options, in NumPy's dtype of texts."""
+    kinds = {
+        "zero": options[:1], "ends": [min(options, key=len), max(options, key=len)],
+        "equal": [str(rng.choice(np.array(options)))], "ties": [str(one) for one in rng.choice(np.array(options), 2)],
+    }  # fmt: skip
+    return _picked(kinds.get(regime, options), shape, rng)
+
+
+def _picked(options: Iterable[str], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    return np.asarray(rng.choice(np.array(list(options), str), size=shape))

@@ -1,0 +1,128 @@
+"""Files that take or give texts: words are drawn, compared exactly, and shown in quotes."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from conformance.case.case_file import load
+from conformance.cli import main
+from conformance.draw.draw import Draw, Maker
+from conformance.draw.texts import HARD, NUMERALS, words_of
+from conformance.plan.catalogue import plan
+from tests.kit.cases import PASSED, verdict
+from tests.kit.models import model_of
+from tests.kit.runtimes import wrong_runtime
+
+JOINED = "net (string[n] a, string[n] b) => (string[n] y) { y = StringConcat (a, b) }"
+EQUAL = 'net (string[n, 2] x) => (bool[n, 2] y) <string[1] word = {"red"}> { y = Equal (x, word) }'
+CAST = "net (string[n] x) => (float[n] y) { y = Cast <to: int = 1> (x) }"
+
+
+def case_of(folder, text, more=""):
+    onnx.save(model_of(text, 20), folder / "net.onnx")
+    (folder / "net.yaml").write_text(f"net:\n  about: texts\n  onnx: net.onnx\n{more}", encoding="utf-8")
+    (case,) = load(folder / "net.yaml")
+    return case
+
+
+def accuracy(case):
+    return next(cell for cell in plan(case) if cell.check == "accuracy")
+
+
+def check(folder, *files):
+    """Run ``conformance check`` on files of the folder, or with other words, in fp32."""
+    words = [str(folder / one) if one.endswith(".onnx") else one for one in files]
+    return main(["check", *words, "--store", str(folder / ".store"), "--examples", "2", "--precision", "fp32"])
+
+
+def test_words_of_the_model_and_texts_that_are_hard_to_get_right_are_drawn(tmp_path):
+    case = case_of(tmp_path, EQUAL)
+    make = Maker(case, lambda _: None)
+    drawn = np.concatenate([make(Draw({"n": 8}, "plain", seed))["x"].reshape(-1) for seed in range(40)])
+    assert drawn.dtype.kind == "U" and {"red", "RED", *HARD} <= {*drawn.tolist()}
+    assert {*make(Draw({"n": 8}, "zero", 0))["x"].reshape(-1)} == {""}
+    assert len({*make(Draw({"n": 8}, "equal", 1))["x"].reshape(-1)}) == 1
+    assert np.array_equal(make(Draw({"n": 3}, "ties", 7))["x"], make(Draw({"n": 3}, "ties", 7))["x"])
+
+
+def test_what_is_read_as_a_number_is_one(tmp_path, bench):
+    case = case_of(tmp_path, CAST)
+    drawn = Maker(case, lambda _: None)(Draw({"n": 8}, "plain", 0))["x"]
+    assert {*drawn.tolist()} <= {*NUMERALS}
+    assert verdict(bench.run_cell(accuracy(case), examples=2)) == PASSED
+
+
+def test_names_of_modes_are_no_words():
+    node = onnx.helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", stopwords=["monday"])
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.STRING, None) for name in "xy"]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", values[:1], values[1:]))
+    assert words_of(model) == ["monday"]
+
+
+def test_texts_are_verified_and_a_wrong_one_is_found_wherever_it_stands(tmp_path, bench):
+    cell = accuracy(case_of(tmp_path, JOINED))
+    assert verdict(bench.run_cell(cell, examples=2)) == PASSED
+
+    def spoil(inputs, outputs):
+        text = outputs[0].astype("U99")
+        text.reshape(-1)[-1:] = np.char.add(text.reshape(-1)[-1:], "!")  # longer than any right one
+        return [text]
+
+    with wrong_runtime(spoil):
+        record = bench.run_cell(cell, examples=2)
+    assert (record.status, record.error) == ("failed", "WrongValue")
+    assert "texts are exact" in str(record.reason) and str(record.worst["got"]).endswith("!'")
+
+
+def test_a_file_that_joins_texts_in_another_order_is_found_and_both_texts_are_shown(tmp_path, capsys):
+    onnx.save(model_of(JOINED, 20), tmp_path / "a.onnx")
+    onnx.save(model_of(JOINED.replace("(a, b) }", "(b, a) }"), 20), tmp_path / "b.onnx")
+    assert check(tmp_path, "a.onnx", "b.onnx") == 1
+    told = capsys.readouterr().out
+    assert "the file is wrong" in told and "a = string ['" in told and "texts are exact" in told
+
+
+@pytest.mark.parametrize(("said", "error"), [
+    ("inputs: {x: {type: 'string[n, 2]', values: {choice: [1, 2]}}}", "values of texts are texts"),
+    ("inputs: {x: {type: 'string[n, 2]', values: {texts: []}}}", "at least 1 item"),
+    ("inputs: {x: {type: 'string[n, 2]', values: {texts: [1]}}}", "string"),
+])  # fmt: skip
+def test_values_of_another_kind_are_refused(tmp_path, said, error):
+    with pytest.raises(Exception, match=error):
+        case_of(tmp_path, EQUAL, f"  {said}\n")
+
+
+def test_texts_for_numbers_are_refused(tmp_path):
+    said = "  inputs: {x: {type: 'float32[n]', values: {texts: [a]}}}\n"
+    with pytest.raises(Exception, match="texts are no values of float32"):
+        case_of(tmp_path, "net (float[n] x) => (float[n] y) { y = Abs (x) }", said)
+
+
+def test_given_words_are_the_only_ones(tmp_path, capsys):
+    onnx.save(model_of(JOINED, 20), tmp_path / "net.onnx")
+    assert check(tmp_path, "net.onnx", "--input", "b=red,green") == 0
+    assert "right: onnxruntime in fp32" in capsys.readouterr().out
+    case = case_of(tmp_path, JOINED, "  inputs: {b: {type: 'string[n]', values: {texts: [red, green]}}}\n")
+    assert [*case.says.inputs] == ["a", "b"]  # in the order of the file, whichever are given
+    assert {*Maker(case, lambda _: None)(Draw({"n": 8}, "plain", 0))["b"].tolist()} <= {"red", "green"}
+
+
+def test_recorded_words_are_drawn(tmp_path):
+    words = np.array([["red", "sky"], ["blue", "sea"]], dtype=object)
+    place = tmp_path / "test_data_set_0"
+    place.mkdir()
+    (place / "input_0.pb").write_bytes(numpy_helper.from_array(words).SerializeToString())
+    (place / "output_0.pb").write_bytes(numpy_helper.from_array(words == "red").SerializeToString())
+    case = case_of(tmp_path, EQUAL, "  recorded: test_data_set_0\n")
+    drawn = Maker(case, lambda _: None)(Draw({"n": 8}, "plain", 0))["x"]
+    assert {*drawn.reshape(-1).tolist()} <= {*words.reshape(-1).tolist()}
+
+
+def test_complex_numbers_are_refused_in_a_sentence(tmp_path, capsys):
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.COMPLEX64, [2]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "g", values[:1], values[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "net.onnx")
+    assert check(tmp_path, "net.onnx") == 2
+    assert "complex numbers, which no runtime takes" in " ".join("".join(capsys.readouterr()).split())
