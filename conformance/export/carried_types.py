@@ -44,7 +44,7 @@ def carry(model: ModelProto) -> ModelProto:
                 model.graph.node.append(helper.make_node("Cast", [inner], [value.name], to=kind.elem_type))
             else:
                 # none is too large for its own type, and an infinity is to stay one
-                keep: dict[str, Any] = {"saturate": 0} if name.startswith("float8") else {}
+                keep: dict[str, Any] = {"saturate": 0} if name.startswith(("float8_e4m3", "float8_e5m2")) else {}
                 model.graph.node.insert(0, helper.make_node("Cast", [value.name], [inner], to=own, **keep))
     return model
 
