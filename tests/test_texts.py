@@ -126,3 +126,38 @@ def test_complex_numbers_are_refused_in_a_sentence(tmp_path, capsys):
     onnx.save(model, tmp_path / "net.onnx")
     assert check(tmp_path, "net.onnx") == 2
     assert "complex numbers, which no runtime takes" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_maps_are_compared_by_key_and_value(tmp_path, bench):
+    """As classifiers give their probabilities: a list of maps, one for each row."""
+    node = onnx.helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["cat", "dog"])
+    kind = onnx.helper.make_map_type_proto(
+        onnx.TensorProto.STRING, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    )
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])],
+        [onnx.helper.make_value_info("y", onnx.helper.make_sequence_type_proto(kind))],
+    )
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "net.onnx")
+    (tmp_path / "net.yaml").write_text("net:\n  about: maps\n  onnx: net.onnx\n", encoding="utf-8")
+    (case,) = load(tmp_path / "net.yaml")
+    assert verdict(bench.run_cell(accuracy(case), examples=2)) == PASSED
+    with wrong_runtime(lambda inputs, outputs: [outputs[0][::-1], outputs[1]]):  # other keys, in order of their own
+        assert bench.run_cell(accuracy(case), examples=2).status == "failed"
+
+
+@pytest.mark.parametrize("check", ["fidelity", "accuracy"])
+def test_texts_of_a_converted_file_are_counted_like_whole_numbers(tmp_path, bench, check):
+    """A label that fp16 leaves as it is, and a text that fp16 does not touch."""
+    text = """net (float[n, 3] x, string[n] s) => (string[n] y, string[n] t)
+        <string[3] labels = {"red", "green", "blue"}> {
+            i = ArgMax <axis: int = 1, keepdims: int = 0> (x)
+            y = Gather (labels, i)
+            t = Identity (s)
+        }"""
+    case = case_of(tmp_path, text, "  precisions: {fp16: {}}\n")
+    cell = next(cell for cell in plan(case) if (cell.check, cell.precision) == (check, "fp16"))
+    assert verdict(bench.run_cell(cell, examples=2)) == PASSED

@@ -74,7 +74,7 @@ def check_accuracy(run: CellRun) -> None:
             assert session is not None
             _note_arithmetic(run, session, model, kept)
             Examples(run, draws, verify, explainer).run()
-            explainer.check_confirmed(verify.example(draws.first(), prepared.inputs()))
+            explainer.voices.check_confirmed(verify.example(draws.first(), prepared.inputs()))
             run.note_changes()
             if cell.check == "accuracy":
                 note_coverage(run, verify)

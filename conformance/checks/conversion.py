@@ -63,11 +63,11 @@ def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
             "converted model's noise is not measured"
         )
     if stored.facts.sequences and base_of(precision) == "fp16":
-        text = (
-            f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes; "
-            "return a tuple in place of a list, or say why with left_out:"
-        )
-        raise Stopped("convert", "SequenceOutput", text, "case")
+        text = f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes"
+        if run.cell.case.says.onnx is not None:  # which nobody can write in another way
+            raise Unavailable(text)
+        how = "return a tuple in place of a list, or say why with left_out:"
+        raise Stopped("convert", "SequenceOutput", f"{text}; {how}", "case")
     with run.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, run.libraries()):
         pass
     if run.cell.case.says.libraries:

@@ -212,6 +212,7 @@ class Examples:
         try:
             self._verify.conclude()
         except WrongTogether as stop:
+            self._explainer.check_counts(stop, self._verify.example(stop.draw))
             raise self._explainer.blamed(self._verify.example(stop.draw), stop) from stop
         assert self._verify.vacuity is not None
         excused = {index for index, output in enumerate(self._verify.outputs()) if output.shows_nothing}

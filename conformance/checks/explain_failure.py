@@ -8,23 +8,21 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from conformance.arrays import Array, Inputs
+from conformance.arrays import Inputs
 from conformance.case.words import base_of
 from conformance.checks.conditioning import computes
 from conformance.checks.models import CellRun
 from conformance.checks.own_code import own_code
+from conformance.checks.second_voice import SecondVoices
 from conformance.checks.verify import Verifier
 from conformance.draw.draw import seed_of
 from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
-from conformance.errors import Details, Stopped, Unavailable
+from conformance.errors import Details, Stopped
 from conformance.export.model_store import Stored
-from conformance.records.explanation import Explanation, Failure, Shows, greatest, kernels
+from conformance.records.explanation import Explanation, Failure, Shows, greatest
 from conformance.records.record import Witness
 from conformance.runtimes import registry
-from conformance.runtimes.unsupported import refusal
 from conformance.verdict import blame, loss, saturation
 from conformance.verdict.blame import Inquiry, Suspect
 from conformance.verdict.comparer import Ask, Explainer
@@ -42,10 +40,7 @@ class CaseExplainer(Explainer):
     def __init__(self, run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> None:
         """``stored`` is the exported model of the cell, ``converted`` what became of it at another precision."""
         super().__init__(run.record, verify, whom_to_ask(run, verify, stored, converted))
-        self._run, self._model = run, stored
-        target = run.cell.case.says.export.onnx
-        self._is_another = target is not None and target.file is not None
-        """Whether another file is run than the one that says what is right, so that a difference may be its own."""
+        self.voices = SecondVoices(run, verify, stored)
         self._settings, self._outcomes, self._verify, self._dims = run.settings, run.outcomes, verify, run.dims()
         verify.expects = self.is_declared
 
@@ -53,103 +48,9 @@ class CaseExplainer(Explainer):
         return self._settings.explain == "later" and not self.is_declared(stop)
 
     def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
-        """Raises Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
-        support the file, or gives other values than the only one who computes it."""
-        run = self._run
-        if run.cell.case.says.onnx is None or self.is_declared(stop):
-            return
-        if stop.stage in ("load", "run"):
-            said = refusal(run.cell.runtime, stop.__cause__)
-            if said is not None:
-                raise Unavailable(said)
-        elif stop.stage == "compare" and example is not None and not (run.cell.converted or self._is_another):
-            self._check_seconded(example, stop)
-
-    def _check_seconded(self, example: Example, stop: Stopped) -> None:
-        """Raises Unavailable where the only one who gives other values than a runtime is who says what is right, or
-        where the runtime is known to compute such models otherwise.
-
-        One of the two is wrong, and nobody else shows which: a runtime is not accused by that alone.
-        """
-        run, runtime = self._run, self._run.cell.runtime or ""
-        entry = registry.named(runtime)
-        own_way = entry.no_witness and registry.function(entry.no_witness)(self._model.file, example.inputs)
-        if own_way:
-            raise Unavailable(f"{entry.title} gives no verdict here: {own_way}")
-        reference = run.reference
-        if reference.abstains is not None:
-            itself = kernels(runtime) == "onnxruntime"  # which gives other values than without its optimizer
-            if itself or self._agrees(reference.seconded(example.inputs), example):
-                return
-        alike = []
-        for other in registry.second_opinions(runtime):
-            if other.name == "onnx-reference" or (reference.abstains and kernels(other.name) == "onnxruntime"):
-                continue
-            asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config())
-            if self._agrees(asked.outputs, example, values_only=other.values_only):
-                return
-            if asked.outputs is not None and kernels(other.name) != kernels(runtime):
-                alike.append(other.title)
-        if reference.abstains is None and self._is_far_off(example):
-            return
-        who = "ONNX's evaluator" if reference.abstains is None else "ONNX Runtime"
-        others = f"and {' and '.join(alike)} not those of {who}" if alike else "and nobody else computes the file"
-        why = f": {reference.abstains}" if reference.abstains else ""
-        if reference.oracle_missing and not reference.abstains:
-            why = f"; nobody computes it in float64 ({reference.oracle_missing})"
-        raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
-
-    def _is_far_off(self, example: Example) -> bool:
-        """Return whether the cell's runtime is far off by what another one computes in float32 of a file in float64:
-        so coarse an answer is enough to tell which of two is wrong that differ by more than that."""
-        run, runtime = self._run, self._run.cell.runtime or ""
-        if not any(array.dtype == np.float64 for array in (*example.inputs.values(), *example.wanted)):
-            return False
-        for other in registry.second_opinions(runtime):
-            if not other.values_only or kernels(other.name) == kernels(runtime):
-                continue
-            model, libraries = self._model.file, run.libraries()
-            coarse = ask(other.name, model, libraries, example.inputs, run.config(), anyway=True).outputs
-            own = ask(runtime, model, libraries, example.inputs, run.config()).outputs
-            if coarse is not None and own is not None:
-                return _alike(coarse, example.wanted) and not _alike(own, example.wanted)
-        return False
-
-    def check_confirmed(self, example: Example) -> None:
-        """Raise Unavailable where ONNX Runtime both runs a file and says what it means, and nobody else gives the
-        same values: compared with itself, it shows that its optimizer is right, and nothing of its kernels.
-
-        Raise Stopped where two others agree with each other on other values.
-        """
-        run, runtime = self._run, self._run.cell.runtime or ""
-        reference = run.reference
-        by_itself = reference.abstains is not None and kernels(runtime) == "onnxruntime"
-        if run.cell.case.says.onnx is None or run.cell.converted or self._is_another or not by_itself:
-            return
-        voices = {"ONNX's evaluator": reference.seconded(example.inputs)}
-        for other in registry.second_opinions(runtime):
-            if kernels(other.name) != kernels(runtime) and other.name != "onnx-reference":
-                asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config()).outputs
-                voices[other.title] = asked and blame.in_dtypes_of(example.wanted, asked)
-        given = {title: outputs for title, outputs in voices.items() if outputs is not None}
-        if any(self._agrees(outputs, example) for outputs in given.values()):
-            return
-        others = " and ".join(given)
-        if len(given) > 1 and _alike(*given.values()):
-            text = f"{others} give other values than ONNX Runtime, and the same as each other"
-            raise Stopped("compare", "WrongValue", text, "runtime")
-        said = f"{others} gives other values" if len(given) == 1 else "others give other values, each its own"
-        raise Unavailable(
-            f"ONNX Runtime is compared with itself here ({reference.abstains}), "
-            f"and {said if given else 'nobody else computes the file'}"
-        )
-
-    def _agrees(self, outputs: list[Array] | None, example: Example, *, values_only: bool = False) -> bool:
-        """Return whether outputs are right for an example, as far as the cell's runtime has to be."""
-        if outputs is None:
-            return False
-        got = blame.in_dtypes_of(example.wanted, outputs) if values_only else outputs
-        return self._verify.judged(example, got).verdict != "failed"
+        """Raises Unavailable for a failure with a file that accuses nobody; of a declared one nobody is asked."""
+        if not self.is_declared(stop):
+            self.voices.check_counts(stop, example)
 
     def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         self._verify.tell(stop, example)
@@ -216,19 +117,6 @@ def may_saturate(run: CellRun) -> bool:
     """Return whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
     nodes = (run.record.graph or {}).get("nodes") or {}
     return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, run.settings.instructions)
-
-
-def _alike(*answers: list[Array]) -> bool:
-    """Return whether several give the same values, as far as float32 shows it."""
-    first, *others = answers
-    return all(
-        len(other) == len(first)
-        and all(
-            a.shape == b.shape and np.allclose(np.asarray(a, float), np.asarray(b, float), 1e-3, 1e-5, equal_nan=True)
-            for a, b in zip(other, first, strict=True)
-        )
-        for other in others
-    )
 
 
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:

@@ -294,6 +294,9 @@ def not_finite(called: Subject, got: Array, wanted: Array, *, lost_alone: bool =
 
 def _furthest(output: int, got: Array, wanted: Array) -> Worst:
     """The element that is furthest off."""
-    error = movement(np.asarray(got, dtype=np.float64), np.asarray(wanted, dtype=np.float64))
+    if wanted.dtype.kind == "U":
+        error = (got != wanted).astype(np.float64)
+    else:
+        error = movement(np.asarray(got, dtype=np.float64), np.asarray(wanted, dtype=np.float64))
     index = np.unravel_index(int(error.argmax()), error.shape)
     return worst_at(output, index, got, wanted, float(error[index]), 0.0)

@@ -287,7 +287,8 @@ def _weighed(
     count = int(excused.sum())
     if not count:
         return Comparison("verified", worst)
-    infinite = excused & ~(np.isfinite(got) & np.isfinite(wanted))
+    numbers = got.dtype.kind != "U"
+    infinite = excused & ~(np.isfinite(got) & np.isfinite(wanted)) if numbers else excused
     off, far = np.where(infinite, np.inf, error), np.where(infinite, np.inf, ratios)
     index = np.unravel_index(int(np.where(excused, far, -1.0).argmax()), far.shape)
     excuse = worst_at(output.number, index, got, wanted, float(off[index]), float(far[index]))

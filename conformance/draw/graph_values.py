@@ -12,7 +12,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.draw.operator_values import NUMBERS, PARTS, RULES, WHOLE_NUMBERS
 from conformance.draw.sites import Rule, Site
-from conformance.draw.texts import vocabulary, words_of
+from conformance.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabulary, words_of
 from conformance.errors import or_else
 from conformance.onnxgraph.purposes import Use, uses
 from conformance.onnxgraph.reads import OWN, held, nodes, opset_of
@@ -54,9 +54,12 @@ class GraphValues:
         return [(use, rule) for use in self._uses.get(name, ()) if (rule := _rule_of(use, kind)) is not None]
 
     def vocabulary(self, name: str) -> list[str]:
-        """Return the texts that an input is drawn of: numerals where it is read as numbers."""
-        numerals = any(use.node.op_type == "Cast" and use.node.domain in OWN for use in self._uses.get(name, ()))
-        return vocabulary(words_of(self._model), numerals=numerals)
+        """Return the texts that an input is drawn of, by what reads it."""
+        nodes_of = [use.node for use in self._uses.get(name, ()) if use.node.domain in OWN]
+        kinds = {attribute.i for node in nodes_of if node.op_type == "Cast" for attribute in node.attribute}
+        if kinds:
+            return list(NUMERALS if kinds <= FLOATS else WHOLE_NUMERALS)
+        return vocabulary(words_of(self._model), plain=any(node.op_type == "StringNormalizer" for node in nodes_of))
 
     def are_numbers(self, name: str) -> bool:
         """Return whether whole numbers are computed with, and any will do."""

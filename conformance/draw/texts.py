@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 HARD = ("", " ", "a", "Ab c", "a,b,,c", "ÄÖ é", "日本語", "x" * 40)
 """Texts that differ in length, case, spaces and the bytes that UTF-8 needs for a letter."""
 NUMERALS = ("0", "-2.5", "1e3", "+7", "12345", "-0.001")
-"""Texts that every runtime has to read as a number; ONNX leaves others open (Cast)."""
+WHOLE_NUMERALS = ("0", "-2", "+7", "12345")
+"""Texts that every runtime has to read as a number, and as a whole one; ONNX leaves others open (Cast)."""
+FLOATS = frozenset((1, 10, 11, 16))
+"""The numbers of the types of floats in ``onnx.TensorProto``."""
 _MOST = 256
 """Words of a model that are used."""
 
@@ -49,13 +52,14 @@ def _text(word: str | bytes) -> str:
     return word if isinstance(word, str) else word.decode("utf-8", "replace")
 
 
-def vocabulary(words: Sequence[str], *, numerals: bool) -> list[str]:
-    """Return the texts that elements are drawn of, the least first. ``numerals``: whether they are read as
-    numbers."""
-    if numerals:
-        return list(NUMERALS)
+def vocabulary(words: Sequence[str], *, plain: bool = False) -> list[str]:
+    """Return the texts that elements are drawn of, the least first. Those that are ``plain`` are single words without
+    accents: ONNX's evaluator takes these off in StringNormalizer, leaves out texts that are empty, and stop words
+    inside of a text, of which ONNX says nothing."""
+    hard = [one for one in HARD if one.isascii() and len(one.split()) == 1] if plain else HARD
     forms = (form for word in words for form in (word, word, word.upper(), word.lower(), f"{word}x"))
-    return [*HARD, *forms, *(f"{one} {other}" for one, other in itertools.pairwise(words))]
+    pairs = [] if plain else [f"{one} {other}" for one, other in itertools.pairwise(words)]
+    return [*hard, *forms, *pairs]
 
 
 def texts(options: Sequence[str], shape: tuple[int, ...], regime: str, rng: np.random.Generator) -> Array:

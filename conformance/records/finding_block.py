@@ -123,7 +123,7 @@ def markdown(block: Block) -> Iterator[str]:
 
 
 def _who(record: Mapping[str, Any], key: Key) -> str:
-    runtime = title(str(record.get("runtime")))
+    runtime = title(str(record.get("runtime") or "onnxruntime"))  # which computes what a converted model means
     if record.get("shipped") and key.component == "exporter":
         return f"{record['shipped']} is wrong"
     if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:

@@ -12,6 +12,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable
+from conformance.runtimes.evaluator_operators import lacking_operators
 from conformance.runtimes.evaluator_rules import doubts, open_clip
 from conformance.runtimes.flattening import write_out
 from conformance.runtimes.sequences import tensors
@@ -39,27 +40,28 @@ class ReferenceSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):  # the check ``specials`` is about infinities and NaN
-            outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
+            outputs = self._evaluator.run(
+                None, {name: _held(inputs[name]) for name in self._inputs if name in inputs}
+            )
         return [np.asarray(output) for output in tensors(outputs)]
+
+
+def _held(array: Array) -> Array:
+    """Return an array as the evaluator holds it: texts as it holds those of constants, with which they are compared
+    and joined."""
+    return array.astype(object) if array.dtype.kind == "U" else array
 
 
 @functools.cache
 def evaluator_class() -> Any:
-    """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results, and with an
-    ``Upsample`` of any scales and of both modes, of which it has a part."""
+    """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results, and with
+    operators that it lacks."""
     from onnx.reference import ReferenceEvaluator
-    from onnx.reference.op_run import OpRun
-
-    class Upsample(OpRun):
-        op_domain = ""
-
-        def _run(self, x: Array, scales: Array, mode: str | None = None) -> tuple[Array]:
-            return (upsampled(x, scales, linear=mode in ("linear", b"linear")),)
 
     class Evaluator(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
         def __init__(self, proto: Any, opsets: Any = None, functions: Any = None, verbose: int = 0,
                      new_ops: Any = None, **more: Any) -> None:  # fmt: skip
-            super().__init__(proto, opsets, functions, verbose, new_ops or [Upsample], **more)
+            super().__init__(proto, opsets, functions, verbose, new_ops or lacking_operators(), **more)
 
         def _init(self) -> None:
             super()._init()
@@ -68,24 +70,6 @@ def evaluator_class() -> Any:
                     unround_attributes(node)
 
     return Evaluator
-
-
-def upsampled(x: Array, scales: Array, *, linear: bool) -> Array:
-    """Return a tensor whose axes have ``floor(size * scale)`` values: of the nearest place that is not behind ``i /
-    scale``, or interpolated between the two around it.
-
-    ONNX's text on Upsample does not define these places; its version converter makes Upsample a ``Resize`` of opset
-    10, which has them (https://github.com/onnx/onnx/blob/main/docs/Changelog.md#Resize-10).
-    """
-    for axis, scale in enumerate(scales):
-        size = x.shape[axis]
-        places = np.arange(int(np.floor(size * scale)), dtype=scales.dtype) / scale
-        before = np.minimum(places.astype(np.int64), size - 1)
-        after, share = np.minimum(before + 1, size - 1), (places - before).astype(x.dtype)
-        shape = [-1 if dim == axis else 1 for dim in range(x.ndim)]
-        part = x.take(before, axis)
-        x = part + (x.take(after, axis) - part) * share.reshape(shape) if linear else part
-    return x
 
 
 def unround_attributes(node: Any) -> None:

@@ -198,7 +198,7 @@ def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array])
     another reason than a runtime that rounds each of them to 10 bits.
     """
     worst, session = getattr(stop, "worst", None), suspect.session
-    if worst is None or session is None:
+    if worst is None or session is None or example.wanted[worst.output].dtype.kind == "U":
         return False
 
     def in_float64() -> list[Array]:

@@ -1,0 +1,170 @@
+"""Decide whether a failure with a file counts: somebody besides the two that part has to show who is right.
+
+What a file means is computed by ONNX's evaluator, or by ONNX Runtime where that abstains. That another one gives
+other values shows that one of the two is wrong, and not which.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.checks.models import CellRun
+from conformance.checks.verify import Verifier
+from conformance.compare.close import Limit, differs
+from conformance.errors import Stopped, Unavailable
+from conformance.export.model_store import Stored
+from conformance.records.explanation import kernels
+from conformance.runtimes import registry
+from conformance.runtimes.unsupported import refusal
+from conformance.verdict import blame, loss
+from conformance.verdict.example import Example
+from conformance.verdict.other_runtime import ask
+
+
+class SecondVoices:
+    """Asks others than those that part about a file; of a case of a module it asks nobody."""
+
+    def __init__(self, run: CellRun, verify: Verifier, model: Stored) -> None:
+        """``model`` is that of the cell before it is converted."""
+        self._run, self._verify, self._model = run, verify, model
+        target = run.cell.case.says.export.onnx
+        self._is_another = target is not None and target.file is not None
+        """Whether another file is run than the one that says what is right, so that a difference may be its own."""
+
+    def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
+        """Raises Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
+        support the file, or gives other values than the only one who computes it."""
+        run = self._run
+        if run.cell.case.says.onnx is None:
+            return
+        if stop.stage in ("load", "run"):
+            said = refusal(run.cell.runtime, stop.__cause__)
+            if said is not None:
+                raise Unavailable(said)
+        elif stop.stage == "compare" and example is not None and not (run.cell.converted or self._is_another):
+            self._check_seconded(example, stop)
+        elif stop.stage == "compare" and example is not None and run.cell.check == "fidelity":
+            self._check_unconverted(example, example.wanted)
+
+    def _check_unconverted(self, example: Example, meaning: list[Array]) -> None:
+        """Raises Unavailable where ONNX Runtime, which computes what a converted model means, gives other values than
+        ONNX's evaluator for the file itself: what the precision costs cannot be told of that then."""
+        asked = ask(loss.LITERAL, self._model.file, self._run.libraries(), example.inputs)
+        if asked.outputs is not None and any(map(_contradict, asked.outputs, meaning)):
+            text = "ONNX Runtime and ONNX's evaluator give other values for the file itself"
+            raise Unavailable(f"{text}, so that the cost of {self._run.cell.precision} cannot be told")
+
+    def _check_seconded(self, example: Example, stop: Stopped) -> None:
+        """Raises Unavailable where the only one who gives other values than a runtime is who says what is right, or
+        where the runtime is known to compute such models otherwise.
+
+        One of the two is wrong, and nobody else shows which: a runtime is not accused by that alone.
+        """
+        run, runtime = self._run, self._run.cell.runtime or ""
+        entry = registry.named(runtime)
+        own_way = entry.no_witness and registry.function(entry.no_witness)(self._model.file, example.inputs)
+        if own_way:
+            raise Unavailable(f"{entry.title} gives no verdict here: {own_way}")
+        reference = run.reference
+        if reference.abstains is not None:
+            itself = kernels(runtime) == "onnxruntime"  # which gives other values than without its optimizer
+            if itself or self._agrees(reference.seconded(example.inputs), example):
+                return
+        alike = []
+        for other in registry.second_opinions(runtime):
+            if other.name == "onnx-reference" or (reference.abstains and kernels(other.name) == "onnxruntime"):
+                continue
+            asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config())
+            if self._agrees(asked.outputs, example, values_only=other.values_only):
+                return
+            if asked.outputs is not None and kernels(other.name) != kernels(runtime):
+                alike.append(other.title)
+        if reference.abstains is None and self._is_far_off(example):
+            return
+        who = "ONNX's evaluator" if reference.abstains is None else "ONNX Runtime"
+        others = f"and {' and '.join(alike)} not those of {who}" if alike else "and nobody else computes the file"
+        why = f": {reference.abstains}" if reference.abstains else ""
+        if reference.oracle_missing and not reference.abstains:
+            why = f"; nobody computes it in float64 ({reference.oracle_missing})"
+        raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
+
+    def _is_far_off(self, example: Example) -> bool:
+        """Return whether the cell's runtime is far off by what another one computes in float32 of a file in float64:
+        so coarse an answer is enough to tell which of two is wrong that differ by more than that."""
+        run, runtime = self._run, self._run.cell.runtime or ""
+        if not any(array.dtype == np.float64 for array in (*example.inputs.values(), *example.wanted)):
+            return False
+        for other in registry.second_opinions(runtime):
+            if not other.values_only or kernels(other.name) == kernels(runtime):
+                continue
+            model, libraries = self._model.file, run.libraries()
+            coarse = ask(other.name, model, libraries, example.inputs, run.config(), anyway=True).outputs
+            own = ask(runtime, model, libraries, example.inputs, run.config()).outputs
+            if coarse is not None and own is not None:
+                return _alike(coarse, example.wanted) and not _alike(own, example.wanted)
+        return False
+
+    def check_confirmed(self, example: Example) -> None:
+        """Raise Unavailable where ONNX Runtime both runs a file and says what it means, and nobody else gives the
+        same values: compared with itself, it shows that its optimizer is right, and nothing of its kernels.
+
+        Raise Stopped where two others agree with each other on other values.
+        """
+        run, runtime = self._run, self._run.cell.runtime or ""
+        reference = run.reference
+        by_itself = reference.abstains is not None and kernels(runtime) == "onnxruntime"
+        if run.cell.case.says.onnx is not None and run.cell.converted and not self._is_another:
+            self._check_unconverted(example, reference(example.inputs))
+        if run.cell.case.says.onnx is None or run.cell.converted or self._is_another or not by_itself:
+            return
+        voices = {"ONNX's evaluator": reference.seconded(example.inputs)}
+        for other in registry.second_opinions(runtime):
+            if kernels(other.name) != kernels(runtime) and other.name != "onnx-reference":
+                asked = ask(other.name, self._model.file, run.libraries(), example.inputs, run.config()).outputs
+                voices[other.title] = asked and blame.in_dtypes_of(example.wanted, asked)
+        given = {title: outputs for title, outputs in voices.items() if outputs is not None}
+        if any(self._agrees(outputs, example) for outputs in given.values()):
+            return
+        others = " and ".join(given)
+        if len(given) > 1 and _alike(*given.values()):
+            text = f"{others} give other values than ONNX Runtime, and the same as each other"
+            raise Stopped("compare", "WrongValue", text, "runtime")
+        said = f"{others} gives other values" if len(given) == 1 else "others give other values, each its own"
+        raise Unavailable(
+            f"ONNX Runtime is compared with itself here ({reference.abstains}), "
+            f"and {said if given else 'nobody else computes the file'}"
+        )
+
+    def _agrees(self, outputs: list[Array] | None, example: Example, *, values_only: bool = False) -> bool:
+        """Return whether outputs are right for an example, as far as the cell's runtime has to be."""
+        if outputs is None:
+            return False
+        got = blame.in_dtypes_of(example.wanted, outputs) if values_only else outputs
+        return self._verify.judged(example, got).verdict != "failed"
+
+
+def _alike(*answers: list[Array]) -> bool:
+    """Return whether several give the same values, as far as float32 shows it."""
+    first, *others = answers
+    return all(
+        len(other) == len(first)
+        and all(a.shape == b.shape and _is_near(a, b) for a, b in zip(other, first, strict=True))
+        for other in others
+    )
+
+
+_LENIENT = 1e-3
+"""How far two that compute a file may be off each other, relative to the largest value, and not contradict."""
+
+
+def _contradict(one: Array, other: Array) -> bool:
+    """Return whether two outputs are further apart than any rounding takes them; whole numbers may be those of a
+    tie."""
+    return other.dtype.kind in "fU" and differs(one, other, Limit(share=_LENIENT), dtypes=False) is not None
+
+
+def _is_near(one: Array, other: Array) -> bool:
+    if one.dtype.kind == "U":
+        return np.array_equal(one, other)
+    return np.allclose(np.asarray(one, float), np.asarray(other, float), 1e-3, 1e-5, equal_nan=True)
