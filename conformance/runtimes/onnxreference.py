@@ -46,10 +46,10 @@ class ReferenceSession:
         return [np.asarray(output) for output in tensors(outputs)]
 
 
-def _held(array: Array) -> Array:
-    """Return an array as the evaluator holds it: texts as it holds those of constants, with which they are compared
+def _held(value: Any) -> Any:
+    """Return an input as the evaluator holds it: texts as it holds those of constants, with which they are compared
     and joined."""
-    return array.astype(object) if array.dtype.kind == "U" else array
+    return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind == "U" else value
 
 
 @functools.cache
