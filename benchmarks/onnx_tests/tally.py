@@ -66,6 +66,7 @@ def reason(result: Result, runtime: str) -> str:
 _SHORT = {
     "nobody gives the recorded": "random, or nobody gives the recorded outputs",
     "open what the standard means": "ONNX's evaluator and another runtime contradict each other",
+    "which ONNX leaves open": "a value that ONNX leaves open",
     "lacks a locale": "the host lacks a locale",
     "NumPy lacks it": "a type that NumPy lacks, and that is misread on the way",
     "draws random numbers": "random, or nobody gives the recorded outputs",
