@@ -31,23 +31,23 @@ def left_open(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, ato
 
 
 def _rules(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, atol: float) -> list[str]:
-    session, inputs = OpenSession(load(file)), _arrays(one.inputs)
-    plain, wanted = session.run(inputs), dict(named_tensors(one.outputs))
-    rules, marks = set[str](), [np.zeros(array.shape, bool) for array in plain]
+    session, inputs, wanted = OpenSession(load(file)), _arrays(one.inputs), dict(named_tensors(one.outputs))
+    with UndefinedInFile(session, None) as met:
+        plain = session.run(inputs)
+    if not met.rules or len(plain) != len(wanted):
+        return []
+    marks = [np.zeros(array.shape, bool) for array in plain]
     for seed in _SEEDS:
-        with UndefinedInFile(session, seed) as other:
+        with UndefinedInFile(session, seed):
             outputs = session.run(inputs)
-        rules |= other.rules
         if [array.shape for array in outputs] != [array.shape for array in plain]:
             return []
         marks = [mark | _unlike(a, b) for mark, a, b in zip(marks, outputs, plain, strict=True)]
-    if not rules or len(marks) != len(wanted):
-        return []
     settled = {}
     for (name, right), mark, own in zip(wanted.items(), marks, got, strict=True):
         right = np.asarray(right)
         settled[name] = np.where(mark, given_back(np.asarray(own), right.dtype), right).astype(right.dtype)
-    return sorted(rules) if difference(got, settled, rtol, atol) is None else []
+    return sorted(met.rules) if difference(got, settled, rtol, atol) is None else []
 
 
 def _unlike(one: Array, other: Array) -> Array:
