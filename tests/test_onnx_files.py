@@ -307,3 +307,13 @@ def test_an_operator_whose_own_function_onnx_refuses_is_no_fault_of_the_file(tmp
     words = ["--store", str(tmp_path / ".store"), "--examples", "1", "--precision", "fp32"]
     assert main(["check", str(tmp_path / "net.onnx"), *words]) == 0
     assert "right: onnxruntime" in capsys.readouterr().out
+
+
+def test_open_dims_of_a_file_that_onnx_runtime_does_not_take_are_tried_by_others(tmp_path, capsys):
+    """ONNX Runtime has no kernel for a shift of 16 bits, so that the cells are skipped and nothing is refused."""
+    shift = 'net (uint16[n] x, uint16[n] k) => (uint16[n] y) { y = BitShift <direction: string = "LEFT"> (x, k) }'
+    save(model_of(shift, 17), tmp_path / "net.onnx")
+    words = ["--store", str(tmp_path / ".store"), "--examples", "1", "--precision", "fp32"]
+    code = main(["check", str(tmp_path / "net.onnx"), *words])
+    told = " ".join(capsys.readouterr().out.split())
+    assert code in (0, 5) and "ONNX Runtime does not take the model" in told and "sizes: n 1..8" in told

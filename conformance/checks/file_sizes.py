@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from conformance.case.declaration import Case
+from conformance.case.onnx_interface import SIZES
 from conformance.case.python import Folder
 from conformance.draw.draw import Draw, Maker
-from conformance.errors import Stopped, attempt, stopping
-from conformance.export.float64_model import open_unoptimized
+from conformance.errors import Stopped, attempt, or_else, stopping
+from conformance.export.float64_model import load, open_unoptimized
+from conformance.runtimes import Session
+from conformance.runtimes.onnxreference import ReferenceSession
+from conformance.runtimes.unsupported import refusal
 
 FIRST = (4, 3, 8, 16, 32, 64, 128, 224, 256, 512, 2, 1)
 """The sizes that are tried for all dims at once, the first that works being the one to go out from."""
@@ -23,7 +29,8 @@ Runs = Callable[[Mapping[str, int]], bool]
 
 
 def working_sizes(case: Case) -> dict[str, str]:
-    """A range for each dim of an ``onnx`` case, within which the model runs, node by node and without an optimizer.
+    """A range for each dim of an ``onnx`` case, within which the model runs, node by node and without an optimizer;
+    that of a case which says none where nobody here runs it.
 
     Raises Stopped for a model that does not load, or runs at no size that is tried.
     """
@@ -35,7 +42,11 @@ def working_sizes(case: Case) -> dict[str, str]:
             lines = str(error).splitlines() or [type(error).__name__]
             return f"{file.name} does not load: {lines[0][:300]}"
 
-        with stopping("load", "case", say), open_unoptimized(file) as session:
+        with contextlib.ExitStack() as stack:
+            with stopping("load", "case", say):
+                session = _session_of(file, stack)
+            if session is None:
+                return dict.fromkeys(case.says.dims, SIZES)
 
             def runs(sizes: Mapping[str, int]) -> bool:
                 outputs = attempt(lambda: session.run(maker(Draw(dict(sizes), "plain", 0))))
@@ -53,6 +64,17 @@ def working_sizes(case: Case) -> dict[str, str]:
             except LookupError:
                 text = f"{file.name} runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
                 raise Stopped("run", "NoSize", text, "case") from None
+
+
+def _session_of(file: Path, stack: contextlib.ExitStack) -> Session | None:
+    """Return what runs the model: ONNX Runtime, or ONNX's evaluator where that does not support it; None where
+    neither does, of which the cells say why."""
+    opened = attempt(lambda: stack.enter_context(open_unoptimized(file)))
+    if not isinstance(opened, Exception):
+        return opened
+    if refusal("onnxruntime", opened) is None:
+        raise opened
+    return or_else(None, lambda: ReferenceSession(load(file)))
 
 
 def _sides(case: Case) -> set[str]:
