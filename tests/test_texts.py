@@ -119,6 +119,16 @@ def test_recorded_words_are_drawn(tmp_path):
     assert {*drawn.reshape(-1).tolist()} <= {*words.reshape(-1).tolist()}
 
 
+@pytest.mark.parametrize(("second", "code"), [("sea", 0), ("sky", 2)])
+def test_texts_recorded_by_numpy_are_compared(tmp_path, capsys, second, code):
+    """Outputs that nobody gives are another model's."""
+    onnx.save(model_of(JOINED, 20), tmp_path / "net.onnx")
+    right = np.array(["red sky", f"blue {second}"])
+    np.savez(tmp_path / "one.npz", a=np.array(["red ", "blue "]), b=np.array(["sky", "sea"]), y=right)
+    assert check(tmp_path, "net.onnx", "--data", str(tmp_path / "one.npz")) == code
+    assert ("is blue sea instead of blue sky" in " ".join("".join(capsys.readouterr()).split())) == bool(code)
+
+
 def test_complex_numbers_are_refused_in_a_sentence(tmp_path, capsys):
     values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.COMPLEX64, [2]) for name in "xy"]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "g", values[:1], values[1:])

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.arrays import Array
 from conformance.disk.foreign_files import LARGEST, parse_json, read_text
 from conformance.disk.model_files import RECORDED
 from conformance.disk.recorded_tensors import Interface, Kind, Value, dtype_of, read_value
@@ -155,11 +156,17 @@ def _of_npz(file: Path) -> dict[str, Value]:
         if size > LARGEST:
             raise UserError(f"{file}: holds {size >> 20:,} MiB, of which at most {LARGEST >> 20:,} are read")
         with np.load(file, allow_pickle=False) as arrays:
-            return {name: np.asarray(arrays[name]) for name in arrays.files}
+            return {name: _read(arrays[name]) for name in arrays.files}
     except UserError:
         raise
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
         raise UserError(f"{file}: is no .npz of plain arrays, or is damaged ({type(error).__name__})") from None
+
+
+def _read(array: Any) -> Value:
+    """Return an array as recorded tensors are held: texts as objects, whatever the longest is."""
+    held: Array = np.asarray(array)
+    return held.astype(object) if held.dtype.kind == "U" else held
 
 
 def _of_polygraphy(file: Path) -> list[dict[str, Value]]:
