@@ -75,12 +75,16 @@ def test_texts_are_verified_and_a_wrong_one_is_found_wherever_it_stands(tmp_path
     assert "texts are exact" in str(record.reason) and str(record.worst["got"]).endswith("!'")
 
 
-def test_a_file_that_joins_texts_in_another_order_is_found_and_both_texts_are_shown(tmp_path, capsys):
+def test_a_file_that_joins_texts_in_another_order_is_found_and_both_texts_are_shown(tmp_path, capsys, monkeypatch):
     onnx.save(model_of(JOINED, 20), tmp_path / "a.onnx")
     onnx.save(model_of(JOINED.replace("(a, b) }", "(b, a) }"), 20), tmp_path / "b.onnx")
     assert check(tmp_path, "a.onnx", "b.onnx") == 1
     told = capsys.readouterr().out
     assert "the file is wrong" in told and "a = string ['" in told and "texts are exact" in told
+    (line,) = [line for line in told.splitlines() if "conformance replay" in line]
+    monkeypatch.chdir(tmp_path)
+    assert main(line.partition("conformance ")[2].split()) == 1  # with the texts of the bundle
+    assert "WrongValue" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("said", "error"), [

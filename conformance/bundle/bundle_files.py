@@ -188,7 +188,8 @@ def _array(file: Path, data: bytes) -> Array:
             raise UserError(f"{file}: {text}")
         if any(size < 0 for size in tensor.dims):
             raise ValueError("a size below 0")
-        return numpy_helper.to_array(tensor)
+        array: Array = numpy_helper.to_array(tensor)
+        return array.astype(str) if tensor.data_type == TensorProto.STRING else array
 
     array = attempt(values)
     if isinstance(array, UserError):
