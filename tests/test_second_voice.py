@@ -4,16 +4,20 @@ import numpy as np
 import onnx
 import pytest
 
+from conformance.case.case_file import load
 from conformance.plan.catalogue import plan
 from conformance.runtimes import registry
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
-from tests.kit.cases import load_case, say, verdict
+from conformance.verdict.loss import LITERAL
+from tests.kit.cases import PASSED, load_case, say, verdict
 from tests.kit.models import model_of
+from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 pytestmark = pytest.mark.skipif(registry.absence("openvino") is not None, reason=f"{registry.absence('openvino')}")
 
 IN_FLOAT64 = "(double[n] x) => (double[n] y) <int64 axis = {0}> { y = CumSum(x, axis) }"
-BY_HALVES = "(float[1,1,2,2] x) => (float[1,1,3,3] y) <float[4] s = {1, 1, 1.5, 1.5}> { y = Upsample(x, s) }"
+OF_OLD_RULES = """(float[1,1,3,3] x, float[1,2,2,2] g) => (float[1,1,2,2] y)
+    { y = GridSample <mode: string = "bilinear"> (x, g) }"""
 
 
 def accuracy(bench, folder, graph, opset):
@@ -40,7 +44,7 @@ def wrong_kernels(monkeypatch):
     monkeypatch.setattr(OnnxRuntimeSession, "run", off)
 
 
-@pytest.mark.parametrize("graph, opset", [(IN_FLOAT64, 14), (BY_HALVES, 9)])
+@pytest.mark.parametrize("graph, opset", [(IN_FLOAT64, 14), (OF_OLD_RULES, 16)])
 def test_a_sound_runtime_passes(bench, tmp_path, graph, opset):
     record = accuracy(bench, tmp_path, graph, opset)
     assert record.status == "passed" and record.examples, record.reason
@@ -52,7 +56,34 @@ def test_a_wrong_kernel_in_float64_is_found_by_who_computes_it_in_float32(bench,
 
 
 def test_a_runtime_that_is_compared_with_itself_is_not_right_by_that(bench, tmp_path, wrong_kernels):
-    """ONNX's evaluator has no Upsample by halves, so that ONNX Runtime says what is right."""
-    record = accuracy(bench, tmp_path, BY_HALVES, 9)
+    """ONNX's evaluator has other rules for GridSample of opset 16, so that ONNX Runtime says what is right."""
+    record = accuracy(bench, tmp_path, OF_OLD_RULES, 16)
     assert record.status == "skipped" and "ONNX Runtime is compared with itself here" in record.reason
     assert "OpenVINO gives other values" in record.reason
+
+
+SOFTPLUS = "net (float[n, 4] x) => (float[n, 4] y) { y = Softplus (x) }"
+
+
+def fp16_cells(folder):
+    onnx.save(model_of(SOFTPLUS, 17), folder / "net.onnx")
+    body = "net:\n  about: a file\n  onnx: net.onnx\n  precisions: {fp16: {}}\n"
+    (folder / "net.yaml").write_text(body, encoding="utf-8")
+    (case,) = load(folder / "net.yaml")
+    return {(cell.check, cell.precision): cell for cell in plan(case)}
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+@pytest.mark.parametrize("check", ["fidelity", "accuracy"])
+def test_a_precision_has_no_verdict_where_nobody_seconds_what_the_file_means(tmp_path, bench, check, is_wrong):
+    """ONNX Runtime computes what the fp16 model means, and here something else than ONNX's evaluator in fp32 too."""
+    cell = fp16_cells(tmp_path)[check, "fp16"]
+    if is_wrong:  # as all of its kernels are
+        with wrong_runtime(
+            lambda inputs, outputs: [one * one.dtype.type(2) for one in outputs], *ANY_OPTIMIZER, LITERAL
+        ):
+            record = bench.run_cell(cell, examples=2)
+        assert record.status == "skipped", record.reason
+        assert check == "accuracy" or "for the file itself" in str(record.reason)
+    else:
+        assert verdict(bench.run_cell(cell, examples=2)) == PASSED
