@@ -146,7 +146,7 @@ recorded_too:
 given:
   about: a model whose values the graph says
   onnx: net.onnx
-  inputs: {x: {type: "float32[n, 4]", values: {by_graph: 3}}}
+  inputs: {x: {type: "float32[n, 4]", values: {by_graph: 3}}, w: {type: "string[n]", values: {texts: [red, green]}}}
 """,
     "deployment": """
 fifth:

@@ -53,7 +53,7 @@ class SecondVoices:
         asked = ask(loss.LITERAL, self._model.file, self._run.libraries(), example.inputs)
         if asked.outputs is not None and any(map(_contradict, asked.outputs, meaning)):
             text = "ONNX Runtime and ONNX's evaluator give other values for the file itself"
-            raise Unavailable(f"{text}, so that the cost of {self._run.cell.precision} cannot be told")
+            raise Unavailable(f"{text}, so that nobody knows the cost of {self._run.cell.precision}")
 
     def _check_seconded(self, example: Example, stop: Stopped) -> None:
         """Raises Unavailable where the only one who gives other values than a runtime is who says what is right, or
