@@ -211,15 +211,3 @@ def test_resize_is_as_exact_as_the_type_that_it_computes_in(element, session, al
     x = np.array([[[[16, 1, 15, 16]]]], np.float32 if element == "float" else np.float64)
     (got,) = session(model).run({"x": x, "s": np.array([1, 1, 1, 10])})
     assert np.abs(got.reshape(-1) - resized([16, 1, 15, 16], 10)).max() <= allowed * 16
-
-
-@pytest.mark.parametrize(("mode", "scales", "right"), [
-    ("nearest", [1, 1.5], [[1, 1, 2, 4, 4, 8]]),
-    ("linear", [1, 2], [[1, 1.5, 2, 3, 4, 6, 8, 8]]),
-    ("nearest", [2, 1], [[1, 2, 4, 8], [1, 2, 4, 8]]),
-])  # fmt: skip
-def test_upsample_has_any_scales_and_both_modes(mode, scales, right):
-    text = f'net (float[1, 4] x, float[2] s) => (float[n, m] y) {{ y = Upsample <mode = "{mode}"> (x, s) }}'
-    x = np.array([[1, 2, 4, 8]], np.float32)
-    (got,) = ReferenceSession(models.model_of(text, 9)).run({"x": x, "s": np.array(scales, np.float32)})
-    np.testing.assert_array_equal(got, np.array(right, np.float32))

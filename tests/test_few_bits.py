@@ -133,3 +133,18 @@ def test_recorded_numbers_of_few_bits_reach_runtimes_as_they_were_recorded(tmp_p
     with wrong_runtime(lambda inputs, outputs: [outputs[0] * 0 + outputs[0].dtype.type(1)]):
         record = bench.run_cell(cell)
     assert (record.status, record.fault) == ("failed", "runtime") and name not in str(record.reason)
+
+
+def of_bfloat16(nodes, outputs, constants=()):
+    infos = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [2]) for name in ("x", *outputs)]
+    graph = helper.make_graph(nodes, "net", infos[:1], infos[1:], list(constants))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("outputs", [["y", "w"], ["y", "x"]], ids=["a constant", "an input"])
+def test_an_output_that_no_node_gives_is_carried(outputs):
+    x, w = np.array([1, -2], np.float32), helper.make_tensor("w", TensorProto.BFLOAT16, [2], [3.0, 0.5])
+    made = carry(of_bfloat16([helper.make_node("Neg", ["x"], ["y"])], outputs, [w]))
+    y, other = ReferenceEvaluator(made).run(None, {"x": x})
+    assert y.tolist() == [-1, 2] and other.tolist() == ([3, 0.5] if "w" in outputs else [1, -2])
+    assert y.dtype == other.dtype == np.float32

@@ -19,7 +19,8 @@ from conformance.arrays import Array
 from conformance.bundle.engine_trial import Trial
 from conformance.bundle.entry import Entry, check_path
 from conformance.compare.judges import Judge
-from conformance.errors import UserError, attempt, why
+from conformance.disk.recorded_tensors import read_interface
+from conformance.errors import UserError, attempt, or_else, why
 from conformance.records.validation import Misfit
 from conformance.verdict.example import Draw, Example, given
 
@@ -175,7 +176,17 @@ class Files:
             file = self.place(entry) / name
             if not os.path.lexists(file):
                 return arrays
-            arrays.append(_array(file, self._regular(entry, name).read_bytes()))
+            array = _array(file, self._regular(entry, name).read_bytes())
+            if array.dtype.kind == "U" and not self._has_texts(entry):
+                raise UserError(f"{file}: the bundle is damaged: its tensor holds no numbers")
+            arrays.append(array)
+
+    def _has_texts(self, entry: Entry) -> bool:
+        """Return whether an input or an output of the entry's model is of texts."""
+        told = or_else(None, lambda: read_interface(self.model(entry)))
+        return told is not None and any(
+            kind.dtype == "string" for kind in (*told.inputs.values(), *told.outputs.values())
+        )
 
 
 def _array(file: Path, data: bytes) -> Array:
@@ -196,8 +207,6 @@ def _array(file: Path, data: bytes) -> Array:
         raise array
     if isinstance(array, Exception):
         raise UserError(f"{file}: the bundle is damaged: {type(array).__name__}: {array}")
-    if array.dtype.hasobject:
-        raise UserError(f"{file}: the bundle is damaged: its tensor holds no numbers")
     return array
 
 

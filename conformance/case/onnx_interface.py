@@ -71,10 +71,11 @@ def _filled(
 
 
 _ROUNDED = {
-    "bfloat16": 2.0**-6, "float8_e4m3fn": 2.0**-2, "float8_e4m3fnuz": 2.0**-2, "float8_e5m2": 2.0**-1,
-    "float8_e5m2fnuz": 2.0**-1, "float8_e8m0fnu": 1.0, "float4_e2m1fn": 1.0,
+    "bfloat16": 2.0**-6, "float8_e4m3fn": 2.0**-3, "float8_e4m3fnuz": 2.0**-3, "float8_e5m2": 2.0**-2,
+    "float8_e5m2fnuz": 2.0**-2, "float8_e8m0fnu": 1.0, "float4_e2m1fn": 1.0,
 }  # fmt: skip
-"""By dtype of an output of few bits, the error that is allowed relative to a value: two units in its last place."""
+"""By dtype of an output of few bits, the error that is allowed relative to a value: the next value of types with at
+most 8 bits, and of bfloat16 the next but one."""
 
 
 def _limits(dtype: str | None) -> dict[str, float]:

@@ -48,6 +48,8 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
     with run.stages("convert", "precision"):
         finding = conversion.findings(result.told, stored.facts, result.facts)
         if finding is not None and refuse:
+            if cell.case.says.onnx is not None and finding.reason.startswith(conversion.REFUSED):
+                raise Unavailable(f"the {precision} converter makes no valid model of the file: {finding.reason}")
             raise finding
     return result
 

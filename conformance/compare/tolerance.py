@@ -200,7 +200,8 @@ def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
 def odd_shape(output: Subject, got: Array, wanted: Array) -> Comparison | None:
     """Another dtype or shape than is wanted, which are exact."""
     if not alike_in_type(got, wanted):
-        return failed("WrongDtype", f"{output} is {got.dtype} instead of {wanted.dtype}")
+        kinds = ["string" if array.dtype.kind == "U" else str(array.dtype) for array in (got, wanted)]
+        return failed("WrongDtype", f"{output} is {kinds[0]} instead of {kinds[1]}")
     if got.shape != wanted.shape:
         return failed("WrongShape", f"{output} has shape {got.shape} instead of {wanted.shape}")
     return None
@@ -389,4 +390,8 @@ def worst_at(
 
 def _shown(value: Any) -> Any:
     """Return a number, or a text in quotes, which show where it begins and ends."""
-    return repr(str(value)) if isinstance(value, np.str_) else value.item()
+    return repr(str(value))[:_SHOWN] if isinstance(value, np.str_) else value.item()
+
+
+_SHOWN = 80
+"""Characters of a text that are shown."""

@@ -18,6 +18,8 @@ from conformance.compare.compared_values import PLAIN, Reading
 from conformance.compare.tolerance import Comparison
 
 ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"
+ONE_TEXT = "one text everywhere"
+"""What is tried of an output of texts in place of zeros: the first text that it ever has."""
 _ALL = {ZEROS, MEAN, SHUFFLED, ANOTHER}
 
 
@@ -39,6 +41,8 @@ class Vacuity:
         self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in limits]
         self._refused: list[set[str]] = [set() for _ in limits]
         self._before: list[Array] | None = None
+        self._text: dict[int, str] = {}
+        """By output the first text of any draw."""
 
     def __len__(self) -> int:
         """The number of outputs."""
@@ -52,6 +56,10 @@ class Vacuity:
         wanted = self._joined(wanted)
         for output, right in enumerate(wanted):
             possible, refused = self._possible[output], self._refused[output]
+            if right.dtype.kind == "U":
+                possible.discard(ZEROS)
+                possible.add(ONE_TEXT)
+                self._text.setdefault(output, str(right.flat[0])) if right.size else None
             boxes = self._reading.detections_of(output)
             ordered = right.dtype.kind == "f" or self._reading.indices_of(output) is not None
             if ordered and right.ndim and len(right) > 1 and (boxes is None or output != boxes.boxes):
@@ -83,6 +91,8 @@ class Vacuity:
     def _wrong(self, kind: str, output: int, right: Array) -> Array | None:
         if kind == ZEROS:
             return np.zeros_like(right)
+        if kind == ONE_TEXT:
+            return np.full(right.shape, self._text.get(output, ""))
         if kind == MEAN:
             return np.full_like(right, right.mean(dtype=np.float64)) if _varies(right) else None
         if kind == SHUFFLED:

@@ -160,7 +160,9 @@ def _of_npz(file: Path) -> dict[str, Value]:
     except UserError:
         raise
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise UserError(f"{file}: is no .npz of plain arrays, or is damaged ({type(error).__name__})") from None
+        raise UserError(
+            f"{file}: is no .npz of plain arrays (texts have dtype str), or is damaged ({type(error).__name__})"
+        ) from None
 
 
 def _read(array: Any) -> Value:

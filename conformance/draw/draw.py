@@ -111,8 +111,11 @@ class Maker:
     @cached_property
     def _graph(self) -> GraphValues | None:
         """Return what the operators of the case's file say of its inputs; None for a case of a module."""
-        file = self._case.says.onnx
-        return GraphValues(self._case.folder / file) if isinstance(file, str) else None
+        file, target = self._case.says.onnx, self._case.says.export.onnx
+        if not isinstance(file, str):
+            return None
+        other = self._case.folder / target.file if target is not None and target.file is not None else None
+        return GraphValues(self._case.folder / file, other)
 
     def has_rules(self, name: str) -> bool:
         """Return whether the values of an input are made by the rules of an operator, so that others break them."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.draw.operator_values import NUMBERS, PARTS, RULES, WHOLE_NUMBERS
+from conformance.draw.operator_values import KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS
 from conformance.draw.sites import Rule, Site
 from conformance.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabulary, words_of
 from conformance.errors import or_else
@@ -30,8 +30,9 @@ _LEAST, _MOST = -10, 10
 class GraphValues:
     """The values of the inputs of one model for which its operators have rules."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, other: Path | None = None) -> None:
+        """``other`` is the file that is run in its place, whose words are drawn too."""
+        self._file, self._other = file, other
         self._shapes: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
 
     @cached_property
@@ -59,7 +60,10 @@ class GraphValues:
         kinds = {attribute.i for node in nodes_of if node.op_type == "Cast" for attribute in node.attribute}
         if kinds:
             return list(NUMERALS if kinds <= FLOATS else WHOLE_NUMERALS)
-        return vocabulary(words_of(self._model), plain=any(node.op_type == "StringNormalizer" for node in nodes_of))
+        words = words_of(self._model)
+        if self._other is not None:
+            words = [*dict.fromkeys([*words, *or_else([], partial(_words_in, self._other))])]
+        return vocabulary(words, plain=any(node.op_type == "StringNormalizer" for node in nodes_of))
 
     def are_numbers(self, name: str) -> bool:
         """Return whether whole numbers are computed with, and any will do."""
@@ -135,7 +139,15 @@ def _sizes_inside(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> I
             yield value.name, tuple(dim.dim_value for dim in dims)
 
 
+def _words_in(file: Path) -> list[str]:
+    import onnx
+
+    return words_of(onnx.load(file, load_external_data=False))
+
+
 def _rule_of(use: Use, kind: str) -> Rule | None:
+    if use.node.domain == "ai.onnx.ml" and kind in "iu" and use.place == 0:
+        return KEYS.get(use.node.op_type)
     if use.node.domain not in OWN:
         return None
     name, place = use.node.op_type, use.place

@@ -94,6 +94,13 @@ WHOLE_NUMBERS: Mapping[str, Mapping[int, Rule]] = {
 }
 """The same for places that take any floats, and not any whole numbers."""
 
+KEYS: Mapping[str, Rule] = {
+    "CategoryMapper": of.one_of("cats_int64s"),
+    "LabelEncoder": of.one_of("keys_int64s"),
+    "OneHotEncoder": of.one_of("cats_int64s"),
+}
+"""Whole numbers that operators of ``ai.onnx.ml`` look up."""
+
 PARTS: Mapping[str, Rule] = {
     **dict.fromkeys(("Reshape", "Expand", "ConstantOfShape", "Tile", "Resize", "CenterCropPad", "Range"), of.sizes),
     **dict.fromkeys(("Gather", "GatherElements", "Slice", "Pad"), within(0, 1)),

@@ -141,12 +141,15 @@ def _resized_axes(site: Site) -> list[int] | None:
 
 
 def scales(site: Site) -> Array | None:
-    """Scales of Resize and Upsample: batch and channels stay, the other axes change by halves."""
+    """Scales of Resize and Upsample: batch and channels stay, the other axes of Resize change by halves.
+
+    ONNX does not say which value is the nearest for an Upsample by other than whole numbers.
+    """
     shape, where = site.shape_of(0), _resized_axes(site)
     if shape is None or where is None:
         return None
     down = site.node.op_type == "Resize"
-    some = [1.0, 1.5, 2.0, 3.0, *([0.5, 0.6] if down else [])]
+    some = [1.0, 2.0, 3.0, *([0.5, 0.6, 1.5] if down else [])]
     scales = [1.0 if len(shape) > 2 and axis < 2 else float(site.rng.choice(some)) for axis in where]
     if site.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         scales = [scales[-1]] * len(scales)
@@ -228,6 +231,16 @@ def regions(site: Site) -> Array | None:
         return boxes
     numbers = site.rng.integers(0, shape[0], size=(*site.shape[:-1], 1))
     return np.concatenate([numbers, np.round(boxes)], -1)
+
+
+def one_of(attribute: str) -> Rule:
+    """Make numbers of which most are among those of an attribute."""
+
+    def rule(site: Site) -> Array | None:
+        keys = site.attribute(attribute, None)
+        return np.asarray(site.rng.choice([*keys, *keys, max(keys) + 1], size=site.shape)) if keys else None
+
+    return rule
 
 
 def words(site: Site) -> Array | None:

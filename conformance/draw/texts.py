@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 HARD = ("", " ", "a", "Ab c", "a,b,,c", "ÄÖ é", "日本語", "x" * 40)
 """Texts that differ in length, case, spaces and the bytes that UTF-8 needs for a letter."""
 NUMERALS = ("0", "-2.5", "1e3", "+7", "12345", "-0.001")
-WHOLE_NUMERALS = ("0", "-2", "+7", "12345")
-"""Texts that every runtime has to read as a number, and as a whole one; ONNX leaves others open (Cast)."""
+WHOLE_NUMERALS = ("0", "1", "7", "100")
+"""The same for whole numbers, of which each type holds these."""
 FLOATS = frozenset((1, 10, 11, 16))
 """The numbers of the types of floats in ``onnx.TensorProto``."""
 _MOST = 256

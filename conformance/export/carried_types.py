@@ -27,18 +27,20 @@ def carry(model: ModelProto) -> ModelProto:
     if not any(entry.domain in OWN for entry in model.opset_import):  # its nodes are of other domains
         model.opset_import.add(domain="", version=OPSET_OF_OTHERS)
     _unpack(model)
-    weights = {tensor.name for tensor in model.graph.initializer}
+    weights, given = {tensor.name for tensor in model.graph.initializer}, {value.name for value in model.graph.input}
     for values, gives in ((model.graph.input, False), (model.graph.output, True)):
         for value in values:
             kind = value.type.tensor_type
             name = TYPES.get(kind.elem_type, "")
             passed_as_is = carrier_of(name) == name or name == "string"
-            if not value.type.HasField("tensor_type") or value.name in weights or passed_as_is:
+            if not value.type.HasField("tensor_type") or passed_as_is or (value.name in weights and not gives):
                 continue
             own, inner = kind.elem_type, f"{value.name}/{name}"
             kind.elem_type = getattr(
                 TensorProto, {"float32": "FLOAT"}.get(carrier_of(name), carrier_of(name).upper())
             )
+            if gives and value.name in given - weights:  # which is carried already
+                continue
             _rename(model, value.name, inner)
             if gives:
                 model.graph.node.append(helper.make_node("Cast", [inner], [value.name], to=kind.elem_type))
@@ -77,7 +79,9 @@ def _unpack(model: ModelProto) -> None:
 
 
 def _rename(model: ModelProto, old: str, new: str) -> None:
-    """Rename a tensor in the nodes of a model's graph and in what is inside of them."""
+    """Rename a tensor in the nodes and constants of a model's graph and in what is inside of them."""
+    for tensor in model.graph.initializer:
+        tensor.name = new if tensor.name == old else tensor.name
     for graph in graphs(model.graph):
         for node in graph.node:
             for names in (node.input, node.output):

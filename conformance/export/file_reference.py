@@ -210,10 +210,10 @@ class FileReference(Reference):
 
 
 def _held(array: Array) -> Array:
-    """A copy of an output, which a session may write to again. Raises TypeError for what cannot be compared."""
+    """A copy of an output, which a session may write to again. Raises Undecided for what is not compared."""
     copy = np.array(array)
     if copy.dtype.kind == "c":
         raise Stopped("declare", "NoTensor", "the file gives complex numbers, which cannot be compared", "case")
     if copy.dtype.kind not in _HELD or not (copy.dtype.isbuiltin or copy.dtype.kind == "U"):
-        raise TypeError(f"the file gives values of {copy.dtype}, which cannot be compared")
+        raise Undecided("declare", "Undecided", f"the file gives values of {copy.dtype}, which are not compared")
     return copy

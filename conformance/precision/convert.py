@@ -165,6 +165,9 @@ def _check_runs(model: ModelProto, feeds: Feeds) -> None:
             session.run(batch)
 
 
+REFUSED = "onnx.checker refuses the converted model"
+
+
 def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stopped | None:
     """Find what is wrong with a converted model.
 
@@ -183,7 +186,7 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
     refused = converted.invalid or (None if exported.doubted else converted.doubted)
     if refused:
         error, text = refused
-        return stop(error, f"onnx.checker refuses the converted model: {text}")
+        return stop(error, f"{REFUSED}: {text}")
     for what in ("inputs", "outputs"):
         before, after = list(getattr(exported, what)), list(getattr(converted, what))
         if before != after:

@@ -64,7 +64,10 @@ class OpenVinoSession:
 
 
 def _typed(port: Any, array: Array) -> Array:
-    """Return bfloat16 as such, whose values OpenVINO gives in float16."""
+    """Return bfloat16 as such, whose values OpenVINO gives in float16, and no texts as texts, which it gives as
+    floats."""
+    if str(port.get_element_type().get_type_name()) == "string" and not array.size:
+        return array.astype(str)
     if str(port.get_element_type().get_type_name()) != "bf16" or array.dtype != np.float16:
         return array
     others: Any = importlib.import_module("ml_dtypes")

@@ -51,7 +51,7 @@ def refusal(runtime: str | None, error: BaseException | None) -> str | None:
     if runtime is None or error is None:
         return None
     if _LOCALE in text_of(error):
-        return f"this host lacks a locale that the model names: {sentence(error)}"
+        return f"this host lacks the locale that an operator needs, en_US.UTF-8 by default: {sentence(error)}"
     if not _UNSUPPORTED.search(f"{type(error).__name__} {text_of(error)}"):
         return None
     return f"{registry.named(runtime).title} does not take the model: {sentence(error)}"
