@@ -17,7 +17,8 @@ from conformance.arrays import Array
 _STEPS = {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float8_e4m3fnuz": 2**-3,
           "float8_e5m2": 2**-2, "float8_e5m2fnuz": 2**-2}  # fmt: skip
 """The step from 1 to the next number, of types of which that is about as large as what ONNX's tests allow: a value
-that is rounded once more is no wrong one. Of float16 it may be the next but one."""
+that is rounded once more is no wrong one. Of types of 16 bits, in which whole networks
+compute, it may be the next but one."""
 
 
 _SUM = 16
@@ -76,7 +77,7 @@ def _of_arrays(got: Array, wanted: Array, rtol: float, atol: float, called: str)
     if wanted.dtype.kind in "biu" or wanted.dtype == object:
         far, limit = np.where(got != wanted, np.inf, 0.0), "which is exact"
     else:
-        steps = 2 if wanted.dtype.name == "float16" else 1
+        steps = 1 if wanted.dtype.name.startswith("float8") else 2
         rtol = max(rtol, steps * _STEPS.get(wanted.dtype.name, 0.0))
         far, limit = _beyond(got, wanted, rtol, atol), f"rtol {rtol:g}, atol {atol:g}"
     wrong = far > 1
