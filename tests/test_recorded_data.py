@@ -395,3 +395,28 @@ def test_draws_of_recorded_ranges_that_show_nothing_are_skipped_and_the_record_c
     assert check(tmp_path) == 0
     told = capsys.readouterr().out
     assert "do not show whether the runtime is right" in " ".join(told.split()) and "FAILED" not in told
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(1.25, None), (1.5, "WrongValue")])
+def test_recorded_numbers_of_8_bits_may_be_the_next_one_and_no_other(wrong, found):
+    import ml_dtypes
+
+    right, other = (np.array([one, 2.0], ml_dtypes.float8_e5m2) for one in (1.0, wrong))
+    told = difference([other], {"y": right}, 1e-3, 1e-7)
+    assert (told and told.error) == found
+
+
+def test_a_file_that_the_fp16_converter_cannot_make_valid_is_skipped(tmp_path, bench):
+    """It leaves what an operator of another domain gives in float32, beside what it has made float16."""
+    node = helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", scale=[2.0], offset=[1.0])
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, None]) for name in "xy"]
+    graph = helper.make_graph(
+        [node, helper.make_node("Concat", ["s", "x"], ["y"], axis=1)], "g", infos[:1], infos[1:]
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    infos[0].type.tensor_type.shape.dim[1].dim_value = 3
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "net.onnx")
+    body = "net:\n  about: a file\n  onnx: net.onnx\n  precisions: {fp16: {}}\n"
+    cell = next(cell for cell in cells(tmp_path, body) if cell.check == "fidelity")
+    record = bench.run_cell(cell)
+    assert record.status == "skipped" and "makes no valid model of the file" in str(record.reason)

@@ -1,5 +1,7 @@
 """Files that take or give texts: words are drawn, compared exactly, and shown in quotes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +12,7 @@ from conformance.cli import main
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.texts import HARD, NUMERALS, words_of
 from conformance.plan.catalogue import plan
+from conformance.runtimes import openvino
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
@@ -208,3 +211,9 @@ def test_one_text_in_all_draws_verifies_nothing(tmp_path, capsys):
     onnx.save(model_of(text, 17), tmp_path / "net.onnx")
     assert check(tmp_path, "net.onnx") in (1, 5)  # OpenVINO may be wrong on it
     assert "one text everywhere would have passed" in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_texts_that_openvino_gives_are_texts():
+    """Its binding gives floats for them."""
+    port = SimpleNamespace(get_element_type=lambda: SimpleNamespace(get_type_name=lambda: "string"))
+    assert openvino._typed(port, np.zeros((0, 3))).dtype.kind == "U"
