@@ -23,7 +23,7 @@ def equal(one: Array, other: Array) -> bool:
 def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
     """Return whether there are as many arrays, of the same dtypes, shapes and values."""
     return len(got) == len(wanted) and all(
-        alike_in_type(one, other) and equal(one, other) for one, other in zip(got, wanted, strict=True)
+        same_dtype(one.dtype, other.dtype) and equal(one, other) for one, other in zip(got, wanted, strict=True)
     )
 
 
@@ -32,6 +32,11 @@ def in_dtype_of(wanted: Array, array: Array) -> Array:
     return array if wanted.dtype.kind == array.dtype.kind == "U" else array.astype(wanted.dtype)
 
 
-def alike_in_type(one: Array, other: Array) -> bool:
-    """Return whether two arrays have the same dtype; that of texts depends on how long the longest is."""
-    return one.dtype == other.dtype or one.dtype.kind == other.dtype.kind == "U"
+def same_dtype(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Return whether two dtypes are the same; those of texts are, however long the longest text is."""
+    return one == other or one.kind == other.kind == "U"
+
+
+def dtype_name(array: Array) -> str:
+    """Return the name of an array's dtype as ONNX has it: all texts are ``string``."""
+    return "string" if array.dtype.kind in "UO" else str(array.dtype)

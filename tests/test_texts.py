@@ -45,7 +45,6 @@ def test_words_of_the_model_and_texts_that_are_hard_to_get_right_are_drawn(tmp_p
     drawn = np.concatenate([make(Draw({"n": 8}, "plain", seed))["x"].reshape(-1) for seed in range(40)])
     assert drawn.dtype.kind == "U" and {"red", "RED", *HARD} <= {*drawn.tolist()}
     assert {*make(Draw({"n": 8}, "zero", 0))["x"].reshape(-1)} == {""}
-    assert len({*make(Draw({"n": 8}, "equal", 1))["x"].reshape(-1)}) == 1
     assert np.array_equal(make(Draw({"n": 3}, "ties", 7))["x"], make(Draw({"n": 3}, "ties", 7))["x"])
 
 

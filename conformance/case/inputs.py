@@ -88,6 +88,10 @@ class Values(Says):
         if self.normal is not None:
             yield from (self.normal.mean, self.normal.std)
 
+    @property
+    def may_be_texts(self) -> bool:
+        return bool(self.texts or self.python or self.recorded)
+
     @model_validator(mode="after")
     def _exactly_one(self) -> Values:
         if len(self.model_fields_set) != 1:
@@ -123,11 +127,10 @@ class Input(Says):
             )
         if self.values is not None and self.values.permutations is not None and not self.type.shape:
             raise ValueError("permutations run along the last axis, which a 0-d input does not have")
-        if self.values is not None and self.type.is_text != (self.values.texts is not None):
-            if self.type.is_text and not (self.values.python or self.values.recorded):
-                raise ValueError("the values of texts are texts, as in values: {texts: [red, green]}")
-            if not self.type.is_text:
-                raise ValueError(f"values: texts are no values of {self.type.dtype}")
+        if self.values is not None and self.values.texts is not None and not self.type.is_text:
+            raise ValueError(f"values: texts are no values of {self.type.dtype}")
+        if self.values is not None and self.type.is_text and not self.values.may_be_texts:
+            raise ValueError("the values of texts are texts, as in values: {texts: [red, green]}")
         for number in self.values.numbers() if self.values is not None else ():
             low, high = self.type.limits
             if self.type.is_float and not math.isfinite(number):

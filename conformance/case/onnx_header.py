@@ -43,7 +43,7 @@ class Tensor:
 
 
 ELEMENTS = 2
-"""How many tensors are drawn for an input that is a sequence."""
+"""The number of tensors that are drawn for an input that is a sequence."""
 
 
 def elements_of(name: str) -> list[str]:

@@ -212,14 +212,14 @@ def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]
             raise ValueError(f"there is no input {shown(name)}{did_you_mean(name, tensors)}")
         if tensor.dtype is None or tensor.shape is None or tensor.holder:
             raise ValueError(f"the input {name} has a type of which no values can be given")
+        words, sizes = text.split(","), list[int | str](tensor.shape)
         if tensor.dtype == "string":
-            given_shape = ", ".join(_size(name, axis, size) for axis, size in enumerate(tensor.shape))
-            entries[name] = {"type": f"string[{given_shape}]", "values": {"texts": text.split(",")}}
-            continue
-        numbers = [_as_number(name, word) for word in text.split(",") if word.strip()]
-        sizes: Sequence[int | str] = tensor.shape if len(tensor.shape) != 1 else [len(numbers)]
+            values: dict[str, Any] = {"texts": words}
+        else:
+            numbers = [_as_number(name, word) for word in words if word.strip()]
+            values, sizes = {"exactly": numbers}, [len(numbers)] if len(sizes) == 1 else sizes
         written = ", ".join(_size(name, axis, size) for axis, size in enumerate(sizes))
-        entries[name] = {"type": f"{tensor.dtype}[{written}]", "values": {"exactly": numbers}}
+        entries[name] = {"type": f"{tensor.dtype}[{written}]", "values": values}
     return entries
 
 

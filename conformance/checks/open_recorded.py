@@ -6,16 +6,15 @@ defines (``export.undefined_file``): an output that changes with them is not rig
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.compare.close import distances
 from conformance.compare.recorded_values import difference, named_tensors
 from conformance.disk.recorded_data import RecordedSet
-from conformance.draw.few_bits import given_back
 from conformance.errors import or_else
 from conformance.export.float64_model import load
 from conformance.export.undefined_file import OpenSession, UndefinedInFile
@@ -31,7 +30,8 @@ def left_open(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, ato
 
 
 def _rules(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, atol: float) -> list[str]:
-    session, inputs, wanted = OpenSession(load(file)), _arrays(one.inputs), dict(named_tensors(one.outputs))
+    session, wanted = OpenSession(load(file)), dict(named_tensors(one.outputs))
+    inputs = {name: np.asarray(value) for name, value in one.inputs.items()}
     with UndefinedInFile(session, None) as met:
         plain = session.run(inputs)
     if not met.rules or len(plain) != len(wanted):
@@ -42,18 +42,9 @@ def _rules(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, atol: 
             outputs = session.run(inputs)
         if [array.shape for array in outputs] != [array.shape for array in plain]:
             return []
-        marks = [mark | _unlike(a, b) for mark, a, b in zip(marks, outputs, plain, strict=True)]
+        marks = [mark | (distances(a, b) > 0) for mark, a, b in zip(marks, outputs, plain, strict=True)]
     settled = {}
     for (name, right), mark, own in zip(wanted.items(), marks, got, strict=True):
         right = np.asarray(right)
-        settled[name] = np.where(mark, given_back(np.asarray(own), right.dtype), right).astype(right.dtype)
+        settled[name] = np.where(mark, own, right).astype(right.dtype)
     return sorted(met.rules) if difference(got, settled, rtol, atol) is None else []
-
-
-def _unlike(one: Array, other: Array) -> Array:
-    """Return where two arrays of one shape have other values; NaN is NaN."""
-    return np.asarray((one != other) & ~((one != one) & (other != other)))
-
-
-def _arrays(values: Mapping[str, Any]) -> dict[str, Array]:
-    return {name: np.asarray(value) for name, value in values.items()}

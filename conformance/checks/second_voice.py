@@ -30,7 +30,7 @@ class SecondVoices:
         self._run, self._verify, self._model = run, verify, model
         target = run.cell.case.says.export.onnx
         self._is_another = target is not None and target.file is not None
-        """Whether another file is run than the one that says what is right, so that a difference may be its own."""
+        """True where another file is run than the one that says what is right: a difference may be its own."""
 
     def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
         """Raises Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
@@ -155,7 +155,7 @@ def _alike(*answers: list[Array]) -> bool:
 
 
 _LENIENT = 1e-3
-"""How far two that compute a file may be off each other, relative to the largest value, and not contradict."""
+"""The largest difference of two answers that do not contradict each other, relative to the largest value."""
 
 
 def _contradict(one: Array, other: Array) -> bool:

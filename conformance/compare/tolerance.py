@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from conformance.arrays import Array, alike_in_type
+from conformance.arrays import Array, dtype_name, same_dtype
 from conformance.compare.excuses import UNMOVED, by_other_sums, by_rounding, is_ordinary, slacks
 from conformance.compare.matched_rows import matched_rows, row_order
 
@@ -199,9 +199,8 @@ def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
 
 def odd_shape(output: Subject, got: Array, wanted: Array) -> Comparison | None:
     """Another dtype or shape than is wanted, which are exact."""
-    if not alike_in_type(got, wanted):
-        kinds = ["string" if array.dtype.kind == "U" else str(array.dtype) for array in (got, wanted)]
-        return failed("WrongDtype", f"{output} is {kinds[0]} instead of {kinds[1]}")
+    if not same_dtype(got.dtype, wanted.dtype):
+        return failed("WrongDtype", f"{output} is {dtype_name(got)} instead of {dtype_name(wanted)}")
     if got.shape != wanted.shape:
         return failed("WrongShape", f"{output} has shape {got.shape} instead of {wanted.shape}")
     return None

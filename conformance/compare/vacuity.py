@@ -19,7 +19,7 @@ from conformance.compare.tolerance import Comparison
 
 ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"
 ONE_TEXT = "one text everywhere"
-"""What is tried of an output of texts in place of zeros: the first text that it ever has."""
+"""The wrong answer for texts, in place of zeros: the first text that the output ever has."""
 _ALL = {ZEROS, MEAN, SHUFFLED, ANOTHER}
 
 

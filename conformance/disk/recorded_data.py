@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, dtype_name
 from conformance.disk.foreign_files import LARGEST, parse_json, read_text
 from conformance.disk.model_files import RECORDED
 from conformance.disk.recorded_tensors import Interface, Kind, Value, dtype_of, read_value
@@ -276,7 +276,7 @@ def _fits(value: Value, kind: Kind, sizes: dict[str, int]) -> bool:
 
 def _described(value: Value) -> str:
     if isinstance(value, np.ndarray):
-        return f"{'string' if value.dtype == object else value.dtype}{[*value.shape]}"
+        return f"{dtype_name(value)}{[*value.shape]}"
     return "a sequence" if isinstance(value, list) else "a map" if isinstance(value, dict) else "nothing"
 
 

@@ -21,7 +21,6 @@ from conformance.disk.recorded_tensors import read_interface
 from conformance.draw import value_regimes
 from conformance.draw.few_bits import carried, representable
 from conformance.draw.graph_values import GraphValues, range_of_numbers
-from conformance.draw.texts import texts
 from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
 from conformance.worker import memory
@@ -132,7 +131,7 @@ class Maker:
             return None
         dtype, shape = np.dtype(declared.type.carrier), declared.type.at(draw.dims)
         if declared.type.is_text:
-            return texts(self._graph.vocabulary(name), shape, self._regime(name, draw), rng)
+            return value_regimes.choice(np.array(self._graph.vocabulary(name)), shape, self._regime(name, draw), rng)
         shapes = {other: one.type.at(draw.dims) for other, one in self._case.says.inputs.items()}
         made = self._graph.make(name, shape, dtype.kind, known, shapes, rng, draw.seed)
         if made is None and dtype.kind in "iu" and self._graph.are_numbers(name):

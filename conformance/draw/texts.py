@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from conformance.arrays import Array
 from conformance.onnxgraph.reads import all_nodes, plain
 
 if TYPE_CHECKING:
@@ -60,16 +57,3 @@ def vocabulary(words: Sequence[str], *, plain: bool = False) -> list[str]:
     forms = (form for word in words for form in (word, word, word.upper(), word.lower(), f"{word}x"))
     pairs = [] if plain else [f"{one} {other}" for one, other in itertools.pairwise(words)]
     return [*hard, *forms, *pairs]
-
-
-def texts(options: Sequence[str], shape: tuple[int, ...], regime: str, rng: np.random.Generator) -> Array:
-    """Return texts of the options, in NumPy's dtype of texts."""
-    kinds = {
-        "zero": options[:1], "ends": [min(options, key=len), max(options, key=len)],
-        "equal": [str(rng.choice(np.array(options)))], "ties": [str(one) for one in rng.choice(np.array(options), 2)],
-    }  # fmt: skip
-    return _picked(kinds.get(regime, options), shape, rng)
-
-
-def _picked(options: Iterable[str], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    return np.asarray(rng.choice(np.array(list(options), str), size=shape))

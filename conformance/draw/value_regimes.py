@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, same_dtype
 from conformance.case.dims import Expression, Sizes
 from conformance.case.inputs import Between, Input, Normal, Values
 from conformance.case.python import call
-from conformance.draw.texts import texts
 
 _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "nan": (np.nan,),
@@ -53,11 +52,11 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
         hidden, shown = values.padding
         array = _padding(hidden, shown, shape, regime, rng).astype(dtype)
     elif values.choice is not None:
-        array = _choice(np.array(values.choice), shape, regime, rng).astype(dtype)
+        array = choice(np.array(values.choice), shape, regime, rng).astype(dtype)
     elif values.texts is not None:
-        array = texts(values.texts, shape, regime, rng)
+        array = choice(np.array(values.texts), shape, regime, rng)
     elif dtype.kind == "b":
-        array = _choice(np.array([False, True]), shape, regime, rng)
+        array = choice(np.array([False, True]), shape, regime, rng)
     elif values.exactly is not None:
         array = _exactly(values.exactly, shape).astype(dtype)
     elif values.by_graph is not None:
@@ -85,7 +84,7 @@ def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: st
     The next call may return the same array. ValueError if it is something else.
     """
     given = np.array(array)
-    if given.shape != shape or not (given.dtype == dtype or given.dtype.kind == dtype.kind == "U"):
+    if given.shape != shape or not same_dtype(given.dtype, dtype):
         raise ValueError(f"{where} returned {given.dtype}{list(given.shape)} instead of {dtype}{list(shape)}")
     return given
 
@@ -114,7 +113,7 @@ def _pick(options: Sequence[float] | Array, shape: tuple[int, ...], rng: Rng) ->
     return picked
 
 
-def _choice(options: Array, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
+def choice(options: Array, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
     """Random options, but all the first for ``zero`` and all the last for ``ends``: all false and all true."""
     if regime == "zero":
         return np.full(shape, options[0])

@@ -119,8 +119,8 @@ not that an operator cannot be given such types or shapes."""
 
 
 _OF_FUNCTION = re.compile(r"\[ShapeInferenceError\] .*\(op_type:\w+.*\): \[ShapeInferenceError\] .*\(op_type:")
-"""What it says of a node inside of a function, as of that by which ONNX defines an operator: where an attribute is
-left to its default, the function of ONNX itself may be refused."""
+"""A complaint of shape inference about a node inside of a function, as of that by which ONNX defines an operator:
+where an attribute is left to its default, the function of ONNX itself may be refused."""
 
 
 def _check(data: Serialized, *, full: bool) -> None:

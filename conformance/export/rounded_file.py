@@ -39,7 +39,7 @@ OF_TRANSFORMS = 2.0
 """How far a value of a transform may be off, in units of the sum of the sizes of its terms: factors that are rounded
 angles are off by units of their own (for fast transforms see N. Higham, section 24.1)."""
 OF_PLACES = 2.0
-"""How far the place at which ``Resize`` takes a value may be off, in units of the size of its axis: it is the result
+"""The error of the place at which ``Resize`` takes a value, in units of the size of its axis: it is the result
 of a division and two sums."""
 
 

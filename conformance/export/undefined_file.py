@@ -22,7 +22,7 @@ Marks = Iterator[tuple[int, Any]]
 
 
 _NO_NAN = ("float4", "float6")
-"""How the names of the types of floats begin that have no NaN."""
+"""The beginnings of the names of float types that have no NaN."""
 
 
 def _no_such_number(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:

@@ -42,7 +42,7 @@ _LONGEST = 240
 
 
 _LOCALE = "Failed to construct locale"
-"""What ONNX Runtime says of a locale that the host does not have."""
+"""A part of the error of ONNX Runtime where the host lacks a locale."""
 
 
 def refusal(runtime: str | None, error: BaseException | None) -> str | None:

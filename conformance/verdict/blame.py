@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array, in_dtype_of
+from conformance.arrays import Array, dtype_name, in_dtype_of
 from conformance.compare.tolerance import Comparison
 from conformance.errors import Details, Stopped, or_else
 from conformance.records.explanation import Explanation, Failure, Finding, NodeByNode, Shows, explain, kernels
@@ -264,10 +264,9 @@ def shown(inputs: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _text(array: Array) -> str:
-    dtype = "string" if array.dtype.kind == "U" else array.dtype
     if array.size <= 12:
-        return f"{dtype} {array.tolist()}"
-    head = f"{dtype}{list(array.shape)}"
+        return f"{dtype_name(array)} {array.tolist()}"
+    head = f"{dtype_name(array)}{list(array.shape)}"
     if array.dtype.kind == "U":
         return f"{head} from {min(array.flat)!s:.40} to {max(array.flat)!s:.40}"
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
