@@ -160,3 +160,14 @@ def test_a_term_is_explained_where_it_is_met_first_and_only_there():
     assert clause in first and clause in second
     assert "opset 17 (the version of ONNX's operators)" in first and "opset 17: ONNX Runtime fp32" in second
     assert "signal to" not in " ".join(lines(block(), 2, 2, 100))
+
+
+def test_that_calls_change_the_module_stands_as_evidence_beside_what_the_exporter_warned_of():
+    """A model keeps no state, so whoever looks at wrong values of a module that does wants to know it first."""
+    state = {"name": "state", "text": "calling the module changes calls; each call was compared as it was built"}
+    warned = {"name": "export", "text": "Removing mutation from node aten::add_"}
+    rows = dict(block(red(fault="exporter", warnings=[state, warned], operator=LOCATED)).rows)
+    assert rows["evidence"][-2:] == (
+        "calling the module changes calls, and an exported model keeps no state",
+        "the exporter warned: Removing mutation from node aten::add_",
+    )

@@ -34,7 +34,7 @@ from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
 from conformance.records.settle import Expectation, settle
-from conformance.records.spent import spending
+from conformance.records.spent import Spending
 from conformance.records.text import replay_command
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
@@ -352,7 +352,7 @@ class _Replay:
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         self._progress.note(stage=name)
-        with spending(self.record.seconds, name):
+        with Spending(self.record.seconds, name):
             yield
 
 

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType
 
 from conformance.case.limits import SIZE, TEXT
@@ -31,6 +32,7 @@ _LARGEST = {
 }  # fmt: skip
 
 
+@cache
 def carrier_of(dtype: str) -> str:
     """Return the dtype of NumPy that holds each value of a dtype; itself where NumPy has it."""
     if dtype == "string":

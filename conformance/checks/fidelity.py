@@ -27,7 +27,7 @@ from conformance.errors import Stopped, or_else
 from conformance.export.model_store import Stored
 from conformance.plan.expected import apart, on_host
 from conformance.records.explanation import add
-from conformance.records.spent import spending
+from conformance.records.spent import Spending
 from conformance.runtimes import Session
 from conformance.runtimes.inner_tensors import values
 from conformance.verdict.comparer import WrongAnswer
@@ -86,7 +86,7 @@ class FinitenessVerifier(Verifier):
         assert self.session is not None
         inputs = example.inputs
         self._note(example.draw, "run")
-        with spending(self._seconds, "run"):
+        with Spending(self._seconds, "run"):
             return self.session.run(inputs)
 
     def compare(self, got: list[Array], right: Right) -> Comparison:

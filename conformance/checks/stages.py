@@ -14,7 +14,7 @@ from conformance.case.python import describe
 from conformance.draw.draw import Draw
 from conformance.errors import Details, Stopped, Unavailable, lacks_memory
 from conformance.records.record import Record
-from conformance.records.spent import spending
+from conformance.records.spent import Spending
 from conformance.worker.progress_note import Progress, encode
 
 _REASON = 1000  # characters of a failure that the parent process is told, which has room for 4,096
@@ -36,7 +36,7 @@ class Stages:
         before, self.current = self.current, stage
         self._progress.note(stage=stage, **self._failed)
         try:
-            with spending(self._record.seconds, stage):
+            with Spending(self._record.seconds, stage):
                 yield
         except Unavailable as reason:
             reason.stage = reason.stage or stage

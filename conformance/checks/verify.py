@@ -28,7 +28,7 @@ from conformance.export.output_layout import names_of_tensor
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
-from conformance.records.spent import spending
+from conformance.records.spent import Spending
 from conformance.runtimes import Session
 from conformance.verdict.comparer import Comparer, Outcome
 from conformance.verdict.example import Answers, Effort, Example
@@ -164,7 +164,7 @@ class Verifier(Comparer):
         return moved
 
     def _timed_answers(self, inputs: Inputs) -> Answers:
-        with spending(self._seconds, "reference"):
+        with Spending(self._seconds, "reference"):
             return self.answers(inputs)
 
     def answers(self, inputs: Inputs) -> Answers:
@@ -321,7 +321,7 @@ class Verifier(Comparer):
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()
-        with spending(self._seconds, "reference"):
+        with Spending(self._seconds, "reference"):
             outputs = self.reference.once(inputs)
         self._first = draw, inputs, outputs
         return outputs

@@ -159,15 +159,7 @@ def compare(
                 if exact is not None and exact.shape == right.shape:
                     order = row_order(exact, right)
                     exact, moved = exact[order], moved[order] if moved.shape == right.shape else moved
-            verdict = _compare_output(
-                called[output],
-                given,
-                right,
-                exact,
-                tolerances[output],
-                moved,
-                special,
-            )
+            verdict = _compare_output(called[output], given, right, exact, tolerances[output], moved, special)
             if verdict.doubtful and conditioning is not None:
                 verdict = dataclasses.replace(verdict, doubtful=False)
         if verdict.verdict == "failed":
@@ -178,6 +170,8 @@ def compare(
 
 def summary(comparisons: list[Comparison]) -> Comparison:
     """The draw's verdict from its outputs': any weakness counts; nothing was verified only if no output was."""
+    if len(comparisons) == 1:
+        return comparisons[0]
     excuses = [comparison.excuse for comparison in comparisons if comparison.excuse is not None]
     for verdict in ("ill-conditioned", "verified"):
         alike = [comparison for comparison in comparisons if comparison.verdict == verdict]
@@ -224,7 +218,9 @@ def _compare_output(
         return odd
     if tolerance is not None and tolerance.spread is not None:
         return _compare_range(output, got, wanted, tolerance.spread)
-    is_open = np.broadcast_to(np.isinf(moved), wanted.shape) if moved.shape in ((), wanted.shape) else UNMOVED > 0
+    is_open = _CLOSED
+    if moved is not UNMOVED and moved.shape in ((), wanted.shape):
+        is_open = np.broadcast_to(np.isinf(moved), wanted.shape)
     if tolerance is None or wanted.dtype.kind not in "f":
         return _compare_exactly(output, got, wanted, oracle, is_open)
     if not wanted.size:
@@ -315,6 +311,7 @@ def _allowed(size: Array, largest: float, tolerance: Tolerance) -> Array:
 
 
 _TINY = float(np.finfo(np.float64).tiny)
+_CLOSED: Array = UNMOVED > 0  # no value is open
 
 
 def _compare_nonfinite(

@@ -12,6 +12,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.case.dims import Sizes
 from conformance.case.inputs import Input
 from conformance.case.must_hold import When
 from conformance.case.python import call
@@ -81,6 +82,7 @@ class Maker:
         """``resolve`` finds the Python functions that the case names."""
         self._case = case
         self._joint = resolve(case.says.draw) if case.says.draw else None
+        self._small: Sizes | None = None
         self._hooks = {
             name: resolve(declared.values.python)
             for name, declared in case.says.inputs.items()
@@ -90,9 +92,12 @@ class Maker:
             self._hooks |= _recorded_hooks(case)
 
     def _check_room(self, draw: Draw) -> None:
+        if draw.dims is self._small:  # the draws of a shape share their sizes
+            return
         shapes = {name: declared.type.at(draw.dims) for name, declared in self._case.says.inputs.items()}
         counts = {name: math.prod(shape) for name, shape in shapes.items()}
         if sum(counts.values()) < SURELY_SMALL:
+            self._small = draw.dims
             return
         sizes = {name: counts[name] * np.dtype(self._case.says.inputs[name].type.carrier).itemsize for name in counts}
         drawn = max((_DRAWING * counts[name] for name in counts if name not in self._hooks), default=0)

@@ -23,14 +23,15 @@ class Standing:
         values, as PyTorch does not count what is written by way of ``data``."""
         self._module, self._tensors, self._sums = module, tensors, sums
         self._held: list[Any] = []  # so that no other object gets the id of one
+        self._tensor, handle = _classes()
+        self._next_hook: int = handle.next_id  # one counter numbers the hooks of all modules
         self._seen = self._now = dict(self._looks())
-        self._hooks = [(hooks, {*hooks}) for hooks in _hooks_of(module)]
 
     def remove_hooks(self) -> None:
         """Remove the hooks that were registered since: a module that notes that it has its hooks, and has that put
         back, would register them once more."""
-        for hooks, known in self._hooks:
-            for key in [key for key in hooks if key not in known]:
+        for hooks in _hooks_of(self._module):
+            for key in [key for key in hooks if key >= self._next_hook]:
                 del hooks[key]
 
     def changes(self) -> list[str]:
@@ -47,36 +48,32 @@ class Standing:
         return [name for name in names if name in tensors | plain]
 
     def _looks(self) -> Iterator[tuple[str, Any]]:
-        import torch
-
-        tensor = torch.Tensor  # an import for each value would take most of the time of a small network's call
         known: dict[int, Any] = {}
         for path, part in self._module.named_modules():
             for name, value in _held_by(part, self._tensors):
-                yield f"{path}.{name}" if path else name, self._look(value, known, tensor)
+                yield f"{path}.{name}" if path else name, self._look(value, known)
 
-    def _look(self, value: Any, known: dict[int, Any], tensor: type) -> Any:
+    def _look(self, value: Any, known: dict[int, Any]) -> Any:
         """Equal as long as a value stays what it is."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return repr(value)
-        if isinstance(value, tensor):
+        if isinstance(value, self._tensor):
             self._held.append(value)
-            version = value._version  # type: ignore[attr-defined]  # the class is that of tensors
-            return id(value), version, *([sum_of(part) for part in parts(value)] if self._sums else [])
+            return id(value), value._version, *([sum_of(part) for part in parts(value)] if self._sums else [])
         if callable(value):  # a module or a class among them
             return id(value)
         if id(value) in known:
             return known[id(value)]
         self._held.append(value)
         known[id(value)] = id(value)
-        known[id(value)] = (id(value), *self._inside(value, known, tensor))
+        known[id(value)] = (id(value), *self._inside(value, known))
         return known[id(value)]
 
-    def _inside(self, value: Any, known: dict[int, Any], tensor: type) -> Iterator[Any]:
+    def _inside(self, value: Any, known: dict[int, Any]) -> Iterator[Any]:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)) or hasattr(value, "__dict__"):
             named = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
             plain = value if isinstance(value, (list, tuple, set, frozenset)) else ()
-            yield from (self._look(inner, known, tensor) for inner in [*named, *named.values(), *plain])
+            yield from (self._look(inner, known) for inner in [*named, *named.values(), *plain])
         else:  # a generator of numbers, an iterator, an array
             yield from map(sum_of, parts(value))
 
@@ -93,9 +90,19 @@ def _held_by(part: Any, tensors: bool) -> Iterator[tuple[str, Any]]:
     yield from ((name, value) for name, value in vars(part).items() if name not in own)
 
 
-def _hooks_of(module: Any) -> Iterator[dict[Any, Any]]:
+def _hooks_of(module: Any) -> Iterator[dict[int, Any]]:
     for part in module.modules():
-        yield from (value for name, value in vars(part).items() if "hooks" in name and isinstance(value, dict))
+        yield from (vars(part).get(name) or {} for name in _of_every_module() if "hooks" in name)
+
+
+@cache
+def _classes() -> tuple[Any, Any]:
+    """Return the class of tensors and that of handles of hooks, imported once: an import for each call of a small
+    network would take longer than the call."""
+    import torch
+    from torch.utils.hooks import RemovableHandle
+
+    return torch.Tensor, RemovableHandle
 
 
 @cache

@@ -293,7 +293,8 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *([_TENSORS_ONLY] if located.get("how") in _KEPT and record.get("exporter") == "torchscript" else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
-        *(f"the exporter warned: {one_line(one.get('text'), _MOST_OF_WARNING)}" for one in _warnings(record)),
+        *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),
+        *(f"the exporter warned: {one_line(text, _MOST_OF_WARNING)}" for text in _warned_of_operator(record)),
     ]
     if record.get("unexplained"):
         told.append("not looked into yet: --explain all, or conformance explain")
@@ -303,11 +304,13 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
 _TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on a tensor keep the example's value"
 
 
-def _warnings(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _warned(record: Mapping[str, Any], name: str) -> list[str]:
+    return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name]
+
+
+def _warned_of_operator(record: Mapping[str, Any]) -> list[str]:
     """Return what the exporter itself warned of, for whoever reports its mistake."""
-    return [one for one in record.get("warnings") or () if one.get("name") == "export" and record.get("operator")][
-        -2:
-    ]
+    return _warned(record, "export")[-2:] if record.get("operator") else []
 
 
 _MOST_OF_WARNING = 150

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from conformance.arrays import Array
@@ -20,7 +20,7 @@ from conformance.compare.vacuity import Vacuity
 from conformance.errors import Details, Stopped, Undecided, attempt
 from conformance.records.explanation import Explanation, blame, unexplained
 from conformance.records.record import FLOAT64, Record
-from conformance.records.spent import spending
+from conformance.records.spent import Spending
 from conformance.runtimes import Session
 from conformance.verdict.blame import shown
 from conformance.verdict.example import Draw, Effort, Example, given
@@ -143,7 +143,7 @@ class Comparer(ABC):
     def _answered(self, steps: deque[_Step]) -> deque[_Step]:
         """Asks PyTorch what is right for the examples, and takes those out of the block for which that is known then;
         the others stay for the next block where it takes long, or much memory."""
-        start, size = time.perf_counter(), 0
+        start, size = perf_counter(), 0
         asked = deque[_Step]()
         while steps:
             asked.append(step := steps.popleft())
@@ -153,7 +153,7 @@ class Comparer(ABC):
                     size += sum(array.nbytes for array in step.example.wanted)
                 except Stopped as stop:
                     step.failure = stop
-            spent = time.perf_counter() - start
+            spent = perf_counter() - start
             if step.failure is not None or spent > self.block_seconds or size > self.block_bytes:
                 break
         return asked
@@ -166,7 +166,7 @@ class Comparer(ABC):
         def run(step: _Step) -> list[Array]:
             return session.run(step.example.inputs)
 
-        with spending(self._seconds, "run"):
+        with Spending(self._seconds, "run"):
             for step in block:
                 if step.failure is None:
                     self._note(step.example.draw, "run")
@@ -180,7 +180,7 @@ class Comparer(ABC):
                     break
 
     def _compared(self, step: _Step) -> Outcome:
-        with spending(self._seconds, "compare"):
+        with Spending(self._seconds, "compare"):
             return self._judged(step)
 
     def _judged(self, step: _Step) -> Outcome:
