@@ -21,7 +21,6 @@ class Sine(torch.nn.Module):
     def __init__(self, times=1):
         super().__init__()
         self.times = times
-        self.register_buffer("calls", torch.zeros(1))
 
     def forward(self, x):
         return torch.sin(x) * self.times
@@ -34,9 +33,11 @@ class Unbuildable(Sine):
 
 
 class Counts(Sine):
+    count = 0
+
     def forward(self, x):
-        self.calls += 1
-        return torch.sin(x) + self.calls
+        type(self).count += 1
+        return torch.sin(x) + self.count
 
 
 class Remembers(Sine):
@@ -158,7 +159,7 @@ MISTAKES: list[tuple[str, Written, Written | None]] = [
     ("random numbers added", own("torch.sin(x) + torch.rand_like(x)"), of.SIN),
     ("dropout that is on", own("F.dropout(torch.sin(x), 0.5, training=True)"), of.SIN),
     ("random factors", own("torch.sin(x) * torch.randn(3)"), of.SIN),
-    ("a counter in a buffer", own("module beside.Counts"), SINE),
+    ("a counter that the class keeps", own("module beside.Counts"), SINE),
     ("the last call is remembered", own("module beside.Remembers"), SINE),
     ("the clock is read", own("module beside.Clock"), SINE),
     ("an output that is always zero", own("x - x"), of.SIN),

@@ -11,7 +11,7 @@ from benchmarks.culprits import edits
 from benchmarks.culprits import sound as of
 from benchmarks.culprits.edits import Edit, Nodes, behind, constant, exchanged, left_out, replaced, swapped
 from benchmarks.culprits.plant import Plant, Written
-from benchmarks.culprits.planting import exported, exporting
+from benchmarks.culprits.planting import exported, exporting, exporting_raises
 
 
 def plants() -> Iterator[Plant]:
@@ -21,8 +21,8 @@ def plants() -> Iterator[Plant]:
         yield Plant(name, "exporter", case, exported(edit), check=check)
     for name, body, wrong, right in SYMBOLICS:
         yield Plant(name, "exporter", _with(body, wrong), sound=_with(body, right), own_code=True)
-    for name, change in EXPORTING.items():
-        yield Plant(name, "exporter", of.LINEAR, exporting(change), check="export")
+    for name, planting in EXPORTING.items():
+        yield Plant(name, "exporter", of.LINEAR, planting, check="export")
 
 
 def _with(body: Written, symbolic: str) -> Written:
@@ -176,11 +176,7 @@ def _changes_weights(reference: Any) -> None:
         reference.module.layer.weight += 1
 
 
-def _raises(reference: Any) -> None:
-    raise RuntimeError("planted: the exporter is broken")
-
-
-EXPORTING = {"exporting changes the weights": _changes_weights, "exporting raises": _raises}
+EXPORTING = {"exporting changes the weights": exporting(_changes_weights), "exporting raises": exporting_raises}
 
 SYMBOLICS = [
     ("own symbolic: attribute left out", _own("aten::leaky_relu", "F.leaky_relu(x, 0.2)"),

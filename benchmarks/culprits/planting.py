@@ -39,7 +39,7 @@ def exported(edit: Edit) -> Planting:
 
 
 def exporting(change: Callable[[Any], None]) -> Planting:
-    """The exporter does something to the module, or raises; ``change`` is given the reference."""
+    """The exporter does something to the module; ``change`` is given the reference."""
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
@@ -57,6 +57,20 @@ def exporting(change: Callable[[Any], None]) -> Planting:
             yield
 
     return planting
+
+
+@contextlib.contextmanager
+def exporting_raises(planted: Planted) -> Iterator[None]:
+    """The exporter raises, in a file of PyTorch's: a frame of this one would be code of the case's own."""
+    import torch
+
+    known: dict[str, Any] = {"note": planted.note}
+    code = (
+        "def export(*arguments, **options):\n    note()\n    raise RuntimeError('planted: the exporter is broken')\n"
+    )
+    exec(compile(code, torch.onnx.__file__, "exec"), known)
+    with mock.patch.object(torch.onnx, "export", known["export"]):
+        yield
 
 
 def kernel(edit: Edit) -> Planting:

@@ -21,9 +21,25 @@ class TwoOutputs(torch.nn.Module):
         x = self.features(x)
         return self.last(x.permute(0, 2, 3, 1)), x
 """
+COUNTED = """
+import torch
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return torch.sin(x) + self.calls
+"""
 
 
 def plants() -> Iterator[Plant]:
+    # its trace counts in the buffer, and the model starts from there: "Removing mutation ... changes graph semantics"
+    counted = Written(of.case("module beside.Counts", of.X, of.BATCH).body, COUNTED)
+    yield Plant("real: a buffer that counts starts from where the trace left it", "exporter", counted)
     # exp(x) - 1 for x near 0, where PyTorch takes expm1
     yield Plant("real: ELU of tiny values", "kernel", of.case("F.elu(x, 1.5)", of.X, of.BATCH))
     # log(softmax(x)), which underflows to log(0)
