@@ -253,8 +253,18 @@ def test_int8_that_nobody_asked_for_is_told_and_fails_nothing(tmp_path, capsys, 
     save(made, tmp_path / "net.onnx")
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--dim", "n=1..4", *words) == code
     told = capsys.readouterr().out
-    assert ("below   fidelity[net-onnx-op17-int8]" in told) is not bool(code)
+    assert ("not counted: fidelity[net-onnx-op17-int8]: " in told) is not bool(code)
     assert "int8 against the file's own meaning" in told
+
+
+def test_a_reason_stands_once_and_what_counts_for_nothing_stands_behind_the_verdicts(tmp_path, capsys):
+    """The file draws random numbers, so that nobody says what it means, and it has nothing to quantize."""
+    made = model_of("net (float[n] x) => (float[n] y) { r = RandomNormalLike (x) y = Add (x, r) }")
+    save(made, tmp_path / "net.onnx")
+    assert check(tmp_path, str(tmp_path / "net.onnx"), "--dim", "n=1..4") == 5
+    told = capsys.readouterr().out
+    reason = next(line for line in told.splitlines() if line.startswith("  ") and "random" in line)
+    assert told.count(reason) == 1 and "\n  for the same reason\n" in told
 
 
 def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path, monkeypatch):

@@ -6,12 +6,15 @@ other values shows that one of the two is wrong, and not which.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from conformance.arrays import Array
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.compare.close import Limit, differs
+from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, Unavailable
 from conformance.export.model_store import Stored
 from conformance.records.explanation import kernels
@@ -51,7 +54,7 @@ class SecondVoices:
         """Raises Unavailable where ONNX Runtime, which computes what a converted model means, gives other values than
         ONNX's evaluator for the file itself: what the precision costs cannot be told of that then."""
         asked = ask(loss.LITERAL, self._model.file, self._run.libraries(), example.inputs)
-        if asked.outputs is not None and any(map(_contradict, asked.outputs, meaning)):
+        if asked.outputs is not None and _contradict(asked.outputs, meaning):
             text = "ONNX Runtime and ONNX's evaluator give other values for the file itself"
             raise Unavailable(f"{text}, so that nobody knows the cost of {self._run.cell.precision}")
 
@@ -102,7 +105,7 @@ class SecondVoices:
             coarse = ask(other.name, model, libraries, example.inputs, run.config(), anyway=True).outputs
             own = ask(runtime, model, libraries, example.inputs, run.config()).outputs
             if coarse is not None and own is not None:
-                return _alike(coarse, example.wanted) and not _alike(own, example.wanted)
+                return _contradict(own, example.wanted) and not _contradict(coarse, example.wanted)
         return False
 
     def check_confirmed(self, example: Example) -> None:
@@ -127,7 +130,7 @@ class SecondVoices:
         if any(self._agrees(outputs, example) for outputs in given.values()):
             return
         others = " and ".join(given)
-        if len(given) > 1 and _alike(*given.values()):
+        if len(given) > 1 and _agree(*given.values()):
             text = f"{others} give other values than ONNX Runtime, and the same as each other"
             raise Stopped("compare", "WrongValue", text, "runtime")
         said = f"{others} gives other values" if len(given) == 1 else "others give other values, each its own"
@@ -144,27 +147,19 @@ class SecondVoices:
         return self._verify.judged(example, got).verdict != "failed"
 
 
-def _alike(*answers: list[Array]) -> bool:
-    """Return whether several give the same values, as far as float32 shows it."""
-    first, *others = answers
-    return all(
-        len(other) == len(first)
-        and all(a.shape == b.shape and _is_near(a, b) for a, b in zip(other, first, strict=True))
-        for other in others
-    )
+def _agree(first: list[Array], *others: list[Array]) -> bool:
+    """Return whether several agree as closely as an exporter's model has to agree with PyTorch."""
+    judge = defaults_for(first)
+    return all(judge.compare(other, Right(first)).verdict != "failed" for other in others)
 
 
 _LENIENT = 1e-3
 """The largest difference of two answers that do not contradict each other, relative to the largest value."""
 
 
-def _contradict(one: Array, other: Array) -> bool:
-    """Return whether two outputs are further apart than any rounding takes them; whole numbers may be those of a
-    tie."""
-    return other.dtype.kind in "fU" and differs(one, other, Limit(share=_LENIENT), dtypes=False) is not None
-
-
-def _is_near(one: Array, other: Array) -> bool:
-    if one.dtype.kind == "U":
-        return np.array_equal(one, other)
-    return np.allclose(np.asarray(one, float), np.asarray(other, float), 1e-3, 1e-5, equal_nan=True)
+def _contradict(one: Sequence[Array], other: Sequence[Array]) -> bool:
+    """Return whether outputs are further apart than any rounding takes them; whole numbers may be those of a tie."""
+    return len(one) != len(other) or any(
+        b.dtype.kind in "fU" and differs(a, b, Limit(share=_LENIENT), dtypes=False) is not None
+        for a, b in zip(one, other, strict=True)
+    )

@@ -137,11 +137,15 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
     from conformance.worker.warm import new_file_worker
 
     said = describe_case(given, model.file, other, say) | recorded_key(given, model.file, say)
+    reasons: set[str | None] = set()
 
     def see(record: Record) -> None:
-        say(_reported(record) if _is_reported(record, given) else text.verdict(record.as_dict()))
+        if _is_reported(record, given):  # after the verdicts, once for each reason
+            return
+        say(text.verdict(record.as_dict()))
         if record.status == "skipped":
-            say(f"  {record.reason}")
+            say("  for the same reason" if record.reason in reasons else f"  {record.reason}")
+            reasons.add(record.reason)
 
     with new_file_worker() as worker:
         runner = _runner(given, worker)
@@ -231,14 +235,6 @@ def _is_reported(record: Record, given: argparse.Namespace) -> bool:
     return record.status == "failed" and (of_int8 or record.runtime == registry.RTX)
 
 
-def _reported(record: Record) -> str:
-    from conformance.runtimes import registry
-
-    if record.runtime == registry.RTX:
-        return f"refused {record.id}: {record.reason} (not counted; a case with runtimes: [tensorrt] counts it)"
-    return f"below   {record.id}: {record.reason} (not counted; --precision int8 counts it)"
-
-
 # ---- what is printed -----------------------------------------------------------------------------------------
 
 
@@ -249,8 +245,12 @@ def _report(
     """Print the findings and the result, write the reports that are asked for, and return the exit code."""
     counted = [record for one in checked for record in one.records if record.id not in one.uncounted]
     code = _exit_code(checked)
-    last = _totals(checked) if many else (*_summary(checked[0].records), *_verdict(checked[0], counted))
-    for line in (*blocks(counted), *last):
+    if many:
+        last = [*blocks(counted), *_totals(checked)]
+    else:
+        (one,) = checked
+        last = [*_uncounted(one), *blocks(counted), *_summary(one.records), *_verdict(one, counted)]
+    for line in last:
         say(line)
     if outputs:
         from conformance.report.check_report import as_json, as_junit, write
@@ -310,6 +310,19 @@ def _verdict(one: CheckedModel, records: Sequence[Record]) -> Iterator[str]:
         told = "; ".join(f"{runtime} in {', '.join(precisions)}" for runtime, precisions in right.items())
         yield f"right: {told}"
         yield "compared with what the file itself says; how it was exported is not checked"
+
+
+def _uncounted(one: CheckedModel) -> Iterator[str]:
+    """Tell which cells fail and count for nothing, once for each reason, and what would count them."""
+    from conformance.runtimes import registry
+
+    alike: dict[tuple[str | None, str], list[str]] = {}
+    for record in one.records:
+        if record.id in one.uncounted and record.error != _FOREIGN:
+            how = "a case with runtimes: [tensorrt]" if record.runtime == registry.RTX else "--precision int8"
+            alike.setdefault((record.reason, how), []).append(record.id)
+    for (reason, how), ids in alike.items():
+        yield f"not counted: {', '.join(ids)}: {reason} ({how} counts {'it' if len(ids) == 1 else 'them'})"
 
 
 def _summary(records: Sequence[Record]) -> Iterator[str]:

@@ -246,4 +246,4 @@ def test_a_file_that_is_refused_is_told_and_not_counted(tmp_path):
     saved(tmp_path, graph.replace("[2,2]>", "[2,2], strides=[2,2]>"))
     done = run_command(tmp_path, "check", tmp_path / "model.onnx", "--precision", "fp32", "--dim", "N=1..4")
     assert done.code == 0, done.text
-    assert "refused parse[model-onnx-op17-tensorrt-rtx-fp32]: node MaxPool pool: UNSUPPORTED_NODE" in done.text
+    assert "not counted: parse[model-onnx-op17-tensorrt-rtx-fp32]: node MaxPool pool: UNSUPPORTED_NODE" in done.text
