@@ -162,6 +162,12 @@ def test_a_term_is_explained_where_it_is_met_first_and_only_there():
     assert "signal to" not in " ".join(lines(block(), 2, 2, 100))
 
 
+def test_that_openvino_stops_too_is_no_evidence_as_it_lacks_operators():
+    stops = [{"runtime": name, "answer": "stops", "error": "RuntimeError"} for name in ("onnx-reference", "openvino")]
+    failed = red(stage="load", error="Fail", fault="exporter", witnesses=stops)
+    assert dict(block(failed).rows)["evidence"] == ("it stops in ONNX's evaluator too",)
+
+
 def test_that_calls_change_the_module_stands_as_evidence_beside_what_the_exporter_warned_of():
     """A model keeps no state, so whoever looks at wrong values of a module that does wants to know it first."""
     state = {"name": "state", "text": "calling the module changes calls; each call was compared as it was built"}

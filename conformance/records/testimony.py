@@ -199,6 +199,11 @@ def title(runtime: str, *, brief: bool = False) -> str:
         return runtime
 
 
+def proves_nothing_by_stopping(runtime: str) -> bool:
+    """Return whether a runtime counts for its values alone: one that lacks operators stops at sound models too."""
+    return any(entry.name == runtime and entry.values_only for entry in registry.RUNTIMES)
+
+
 def _with_options(witness: Mapping[str, Any]) -> str:
     """The answer of ONNX Runtime where its 8-bit sums cannot saturate."""
     answer, config = witness["answer"], witness["config"]
