@@ -74,6 +74,8 @@ def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
     ({"fault": "precision", "precision": "fp16"}, "the conversion to fp16 costs too much", "WrongValue"),
     ({"fault": "reference"}, "PyTorch itself is wrong", "WrongValue"),
     ({"fault": "case", "stage": "declare", "error": "NoSuchDraw"}, "the case needs a change", "6 of 18"),
+    ({"fault": "case", "stage": "declare", "error": "ValidationError", "source": {"file": "net.onnx", "line": 1}},
+     "the file needs a change", "6 of 18"),
     ({"fault": None}, "it is open who is wrong", "WrongValue"),
     ({"fault": None, "unexplained": True}, "nobody was asked yet who is wrong", "WrongValue"),
     ({"status": "xpassed"}, "a declared failure does not happen any more", "6 of 18"),

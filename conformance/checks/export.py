@@ -138,7 +138,8 @@ def check_doubted(run: CellRun, stored: Stored) -> None:
     for example in _examples(run, verify):
         answers = {name: _answer(run, verify, stored, name, example) for name in ASKED}
         wrong = [f"{name}: {told}" for name, told in answers.items() if told]
-        declared = _declared_otherwise(stored.facts, example.wanted)
+        who = "PyTorch" if run.cell.case.says.onnx is None else "running it"
+        declared = _declared_otherwise(stored.facts, example.wanted, who)
         ran = {name for name, told in answers.items() if told is not None}
         if declared or wrong or not ran:
             why = declared or "; ".join(wrong) or f"neither {' nor '.join(ASKED)} can run it"
@@ -179,8 +180,8 @@ def _answer(run: CellRun, verify: Verifier, stored: Stored, runtime: str, exampl
     return "" if comparison.verdict == "verified" else None
 
 
-def _declared_otherwise(facts: Facts, wanted: Sequence[Array]) -> str:
-    """Return which output the model itself declares with another size than PyTorch gives it; empty where none is."""
+def _declared_otherwise(facts: Facts, wanted: Sequence[Array], who: str) -> str:
+    """Return which output the model itself declares with another size than ``who`` gives it; empty where none is."""
     known: Mapping[str, Sequence[object] | None] = facts.outputs
     if facts.sequences or len(known) != len(wanted):
         return ""
@@ -188,7 +189,7 @@ def _declared_otherwise(facts: Facts, wanted: Sequence[Array]) -> str:
         shape = array.shape
         fixed = [(axis, dim) for axis, dim in enumerate(dims or ()) if isinstance(dim, int)]
         if dims is not None and (len(dims) != len(shape) or any(shape[axis] != dim for axis, dim in fixed)):
-            return f"the model declares {name} with dims {dims}, PyTorch gives it {list(shape)}"
+            return f"the model declares {name} with dims {dims}, {who} gives {list(shape)}"
     return ""
 
 

@@ -15,7 +15,7 @@ from conformance.errors import Stopped, attempt, or_else, stopping
 from conformance.export.float64_model import load, open_unoptimized
 from conformance.runtimes import Session
 from conformance.runtimes.onnxreference import ReferenceSession
-from conformance.runtimes.unsupported import refusal
+from conformance.runtimes.unsupported import refusal, sentence
 
 FIRST = (4, 3, 8, 16, 32, 64, 128, 224, 256, 512, 2, 1)
 """The sizes that are tried for all dims at once, the first that works being the one to go out from."""
@@ -38,12 +38,8 @@ def working_sizes(case: Case) -> dict[str, str]:
     with Folder.of(case.folder).active() as folder:
         maker, file = Maker(case, folder.resolve), case.folder / str(case.says.onnx)
 
-        def say(error: Exception) -> str:
-            lines = str(error).splitlines() or [type(error).__name__]
-            return f"{file.name} does not load: {lines[0][:300]}"
-
         with contextlib.ExitStack() as stack:
-            with stopping("load", "case", say):
+            with stopping("load", "case", lambda error: f"{file.name} does not load: {sentence(error)}"):
                 session = _session_of(file, stack)
             if session is None:
                 return dict.fromkeys(case.says.dims, SIZES)
@@ -51,7 +47,7 @@ def working_sizes(case: Case) -> dict[str, str]:
             def runs(sizes: Mapping[str, int]) -> bool:
                 outputs = attempt(lambda: session.run(maker(Draw(dict(sizes), "plain", 0))))
                 if isinstance(outputs, Exception):
-                    said.append(str(outputs).splitlines()[0][:300])
+                    said.append(sentence(outputs))
                 return not isinstance(outputs, Exception)
 
             names, sides = list(case.says.dims), _sides(case)

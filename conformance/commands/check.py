@@ -313,12 +313,14 @@ def _verdict(one: CheckedModel, records: Sequence[Record]) -> Iterator[str]:
 
 
 def _uncounted(one: CheckedModel) -> Iterator[str]:
-    """Tell which cells fail and count for nothing, once for each reason, and what would count them."""
+    """Tell which cells fail and count for nothing, once for each reason, and what would count them; none of those
+    that fail for a reason that is told of others."""
     from conformance.runtimes import registry
 
+    told = {record.reason for record in one.failed()}
     alike: dict[tuple[str | None, str], list[str]] = {}
     for record in one.records:
-        if record.id in one.uncounted and record.error != _FOREIGN:
+        if record.id in one.uncounted and record.error != _FOREIGN and record.reason not in told:
             how = "a case with runtimes: [tensorrt]" if record.runtime == registry.RTX else "--precision int8"
             alike.setdefault((record.reason, how), []).append(record.id)
     for (reason, how), ids in alike.items():

@@ -144,12 +144,17 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
         "reference": "PyTorch itself is wrong",
-        "case": "the case needs a change",
+        "case": f"the {'file' if _is_file_alone(record) else 'case'} needs a change",
         "harness": "a mistake in this suite",
         "declaration": "a declared failure does not happen any more",
     }
     unknown = "nobody was asked yet who is wrong" if record.get("unexplained") else "it is open who is wrong"
     return words.get(key.component, unknown)
+
+
+def _is_file_alone(record: Mapping[str, Any]) -> bool:
+    """Return whether a model was checked for which nobody has written a case."""
+    return str((record.get("source") or {}).get("file")).endswith(".onnx")
 
 
 _KEPT = ("constant", "path")
@@ -221,8 +226,8 @@ def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
         line = f"{node['line']}  " if node.get("line") else ""
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
     if not lines and source.get("file"):
-        line = "" if str(source["file"]).endswith(".onnx") else f":{source['line']}"
-        lines.append(f"{source['file']}{line}  case {record['case']}")
+        in_case = f":{source['line']}  case {record['case']}"
+        lines.append(f"{source['file']}{'' if _is_file_alone(record) else in_case}")
     return tuple(lines)
 
 
@@ -294,7 +299,12 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
         *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),
-        *(f"the exporter warned: {one_line(text, _MOST_OF_WARNING)}" for text in _warned_of_operator(record)),
+        # what the exporter itself says of a mistake of its, for whoever reports that
+        *(
+            f"the exporter warned: {one_line(text, _MOST_OF_WARNING)}"
+            for text in _warned(record, "export")
+            if located
+        ),
     ]
     if record.get("unexplained"):
         told.append("not looked into yet: --explain all, or conformance explain")
@@ -305,12 +315,7 @@ _TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on
 
 
 def _warned(record: Mapping[str, Any], name: str) -> list[str]:
-    return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name]
-
-
-def _warned_of_operator(record: Mapping[str, Any]) -> list[str]:
-    """Return what the exporter itself warned of, for whoever reports its mistake."""
-    return _warned(record, "export")[-2:] if record.get("operator") else []
+    return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name][-2:]
 
 
 _MOST_OF_WARNING = 150
@@ -344,10 +349,10 @@ def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
     taken = (record.get("compiled") or {}).get("taken")
     if taken:
         return (f"it takes {', '.join(taken)}, which was tried",)
-    if key.component not in _OWN_SAYING and not record.get("hints"):
+    if key.component not in _OWN_SAYING:
         return ()
     known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}
-    return tuple(line for line in details(record) if line not in known) if key.component in _OWN_SAYING else ()
+    return tuple(line for line in details(record) if line not in known and not line.startswith("warning: "))
 
 
 def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -355,8 +360,7 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         source = cell.get("source") or {}
-        file = str(source.get("file") or "")
-        place = f" ({file}:{source['line']})" if file and not file.endswith(".onnx") else ""
+        place = f" ({source['file']}:{source['line']})" if source.get("file") and not _is_file_alone(cell) else ""
         groups.setdefault((f"{cell['case']}{place}", str(cell["exporter"])), []).append(cell)
     told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
     more = len(told) - MOST_CELLS
