@@ -299,12 +299,7 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
         *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),
-        # what the exporter itself says of a mistake of its, for whoever reports that
-        *(
-            f"the exporter warned: {one_line(text, _MOST_OF_WARNING)}"
-            for text in _warned(record, "export")
-            if located
-        ),
+        *(f"the exporter warned: {one_line(text, 150)}" for text in (_warned(record, "export") if located else ())),
     ]
     if record.get("unexplained"):
         told.append("not looked into yet: --explain all, or conformance explain")
@@ -316,10 +311,6 @@ _TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on
 
 def _warned(record: Mapping[str, Any], name: str) -> list[str]:
     return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name][-2:]
-
-
-_MOST_OF_WARNING = 150
-"""Characters of a warning in a block."""
 
 
 def _witnesses(witnesses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
