@@ -82,7 +82,7 @@ def test_a_file_that_joins_texts_in_another_order_is_found_and_both_texts_are_sh
     onnx.save(model_of(JOINED.replace("(a, b) }", "(b, a) }"), 20), tmp_path / "b.onnx")
     assert check(tmp_path, "a.onnx", "b.onnx") == 1
     told = capsys.readouterr().out
-    assert "the file is wrong" in told and "a = string ['" in told and "texts are exact" in told
+    assert "b.onnx is wrong" in told and "a = string ['" in told and "texts are exact" in told
     (line,) = [line for line in told.splitlines() if "conformance replay" in line]
     monkeypatch.chdir(tmp_path)
     assert main(line.partition("conformance ")[2].split()) == 1  # with the texts of the bundle
@@ -91,7 +91,7 @@ def test_a_file_that_joins_texts_in_another_order_is_found_and_both_texts_are_sh
 
 @pytest.mark.parametrize(("said", "error"), [
     ("inputs: {x: {type: 'string[n, 2]', values: {choice: [1, 2]}}}", "values of texts are texts"),
-    ("inputs: {x: {type: 'string[n, 2]', values: {texts: []}}}", "at least 1 item"),
+    ("inputs: {x: {type: 'string[n, 2]', values: {texts: []}}}", "texts: 0 are given, at least 1 are needed"),
     ("inputs: {x: {type: 'string[n, 2]', values: {texts: [1]}}}", "string"),
 ])  # fmt: skip
 def test_values_of_another_kind_are_refused(tmp_path, said, error):

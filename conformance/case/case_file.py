@@ -187,6 +187,10 @@ def _explain(error: ValidationError, document: Document, case: Place) -> Iterato
             where = where[:-1]
         elif kind == "value_error":
             message = str(mistake["ctx"]["error"])
+        elif kind == "too_short":
+            message = (
+                f"{mistake['ctx']['actual_length']} are given, at least {mistake['ctx']['min_length']} are needed"
+            )
         else:
             text = re.sub(r" or instance of \w+", "", mistake["msg"])
             text = text.replace("valid dictionary", "mapping").replace("a valid list", "a list")

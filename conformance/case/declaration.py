@@ -25,6 +25,7 @@ from conformance.case.field_types import (
     ChoiceName,
     DottedName,
     FilesBeside,
+    InputName,
     Listed,
     Once,
     PrecisionName,
@@ -35,7 +36,6 @@ from conformance.case.field_types import (
     SizeNumber,
     SizeRange,
     SubmodulePath,
-    TensorName,
     Word,
 )
 from conformance.case.inputs import Examples, InputOrType
@@ -90,7 +90,7 @@ class Declaration(Says):
     module that hardly show in its outputs get a scale at which they do."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
-    inputs: Annotated[dict[TensorName, InputOrType], Short]
+    inputs: Annotated[dict[InputName, InputOrType], Short]
     """The inputs by their ONNX names, in the order of forward's parameters."""
     call: Annotated[list[dict[str, Any]] | None, SkipJsonSchema()] = None
     """Made of ``inputs`` where some are lists, mappings or constants: how forward is called (``case.structure``)."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic_core import core_schema
 
 from conformance.case import time_budget
@@ -131,8 +131,19 @@ SubmodulePath: TypeAlias = Annotated[str, _text(PATH.pattern, _NO_SUBMODULE, ("s
 ReturnedPath: TypeAlias = Annotated[str, _Parsed(_returned, ("string", "integer"), f"^{PATH.pattern}$")]
 _NO_OPERATOR = "is not namespace::operator, such as aten::asinh"
 OperatorName: TypeAlias = Annotated[str, _text(r"\w+::\w+(\.\w+)?", _NO_OPERATOR)]
-_NO_TENSOR = "is not a name: a letter, then letters, digits, _ and ."
-TensorName: TypeAlias = Annotated[str, _text(r"[A-Za-z_][\w.]*", _NO_TENSOR)]
+TENSOR = re.compile(r"[^\x00-\x1f\x7f]+")
+"""A name that a tensor of a graph may have, as ``gpu_0/data_0`` or ``input_ids:0``."""
+TensorName: TypeAlias = Annotated[str, _text(TENSOR.pattern, "is no name of a tensor: it has control characters")]
+
+
+def _named_as_parameter(name: str, info: ValidationInfo) -> str:
+    if not (info.data.get("onnx") or re.fullmatch(r"[A-Za-z_][\w.]*", name)):
+        raise ValueError(f"{shown(name)} is not a name: a letter, then letters, digits, _ and .")
+    return name
+
+
+InputName: TypeAlias = Annotated[TensorName, AfterValidator(_named_as_parameter)]
+"""Of a case of a file any name that the file has; else that of a parameter."""
 _NO_PRECISION = "is not a precision: fp32, fp16, int8, or a variant such as int8-entropy"
 PrecisionName: TypeAlias = Annotated[str, _text(r"(fp32|(fp16|int8)(-[a-z0-9_]+)?)", _NO_PRECISION)]
 Requirement: TypeAlias = Annotated[str, _Parsed(_requirement)]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.case.field_types import TENSOR
 from conformance.case.onnx_header import Header, drawn_for, header
 from conformance.case.recording import read_around, sizes_in, spell_out, values_around
 from conformance.errors import did_you_mean, shown
@@ -62,9 +63,7 @@ def _filled(
     if narrow and "tolerance" not in said:
         filled["tolerance"] = {"fp32": {"outputs": narrow, "because": "so few bits have no closer values"}}
     names = [tensor.name for tensor in told.outputs]
-    plain = len(single) == len(names) and all(
-        tensor.dtype and re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name) for tensor in told.outputs
-    )
+    plain = len(single) == len(names) and all(one.dtype and TENSOR.fullmatch(one.name) for one in told.outputs)
     if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
@@ -183,8 +182,8 @@ def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str
         drawn = drawn_for(tensor)
         if all(one in given for one in drawn):
             continue
-        if not re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name):
-            raise ValueError(f"{file}: the input {tensor.name!r} has a name that no case can say; rename it")
+        if not TENSOR.fullmatch(tensor.name):
+            raise ValueError(f"{file}: the input {tensor.name!r} has control characters in its name; rename it")
         if tensor.dtype is None or tensor.shape is None:
             if tensor.dtype is None:
                 text = "a type that is not drawn (complex numbers, which no runtime takes, or maps)"

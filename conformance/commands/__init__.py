@@ -54,12 +54,12 @@ def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
         parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
 
 
-def pairs(texts: Iterable[str], option: str, names: str = r"\w+") -> dict[str, str]:
-    """Read ``NAME=VALUE`` of an option; raises UserError for another text."""
+def pairs(texts: Iterable[str], option: str, names: str = r"\w+", *, empty: bool = False) -> dict[str, str]:
+    """Read ``NAME=VALUE`` of an option, whose value may be ``empty``; raises UserError for another text."""
     found = {}
     for text in texts:
-        name, _, value = text.partition("=")
-        if not (re.fullmatch(names, name) and value):
+        name, separator, value = text.partition("=")
+        if not (re.fullmatch(names, name) and separator and (value or empty)):
             raise UserError(f"{option} {text}: write NAME=VALUE")
         found[name] = value
     return found

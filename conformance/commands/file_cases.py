@@ -52,8 +52,9 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
     target: dict[str, Any] = {"opsets": [told.opset]}
     if other is not None:
         target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
+    values = pairs(given.input, "--input", ".+", empty=True)  # of names such as serving_default_x:0
     try:
-        inputs = exactly(told, pairs(given.input, "--input", r"[\w.]+"))
+        inputs = exactly(told, values)
     except ValueError as error:
         raise UserError(f"--input: {error}") from None
     specials = {} if given.specials else {"specials": False}

@@ -11,9 +11,9 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.draw.operator_values import KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS
-from conformance.draw.sites import Rule, Site
+from conformance.draw.sites import NoValues, Rule, Site
 from conformance.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabulary, words_of
-from conformance.errors import or_else
+from conformance.errors import attempt, or_else
 from conformance.onnxgraph.purposes import Use, uses
 from conformance.onnxgraph.reads import OWN, held, nodes, opset_of
 from conformance.runtimes.inferred import inferred
@@ -76,14 +76,17 @@ class GraphValues:
              shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator, seed: int) -> Array | None:  # fmt: skip
         """Return values for an input that keep the rules of who reads it; None where there are none to keep.
 
+        Raises NoValues where no values do at this shape.
         ``known`` are the inputs that were made before, ``shapes`` those of all inputs.
         """
         made: Array | None = None
         for use, rule in self.rules(name, kind):
             sizes, values = partial(self._shape_of, use, shapes), partial(self._value_of, use, known)
             site = Site(use.node, use.place, shape, rng, seed, sizes, values, opset_of(self._model))
-            found = or_else(None, partial(rule, site))
-            if found is None or found.size != site.count:
+            found = attempt(partial(rule, site))
+            if isinstance(found, NoValues):
+                raise found
+            if found is None or isinstance(found, Exception) or found.size != site.count:
                 continue
             found = np.asarray(found).reshape(shape)
             made = found if made is None else _stricter(made, found)

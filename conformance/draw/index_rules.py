@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.draw.sites import Site
+from conformance.draw.sites import NoValues, Site
 
 # ---- axes ------------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,10 @@ def new_axes(site: Site) -> Array | None:
 
 
 def distinct(site: Site, rank: int, among: Sequence[int] | None = None) -> Array | None:
+    """Return different axes; raise NoValues for a size at which there are more of them than axes."""
     axes = [*range(rank)] if among is None else among
+    if site.count > rank:
+        raise NoValues(f"{site.count} different axes are asked for, of a tensor that has {rank}")
     if site.count > len(axes):
         return None
     chosen = site.rng.permutation(axes)[: site.count]

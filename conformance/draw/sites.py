@@ -50,9 +50,13 @@ class Site:
         return np.asarray(self.rng.integers(low, max(low, high), size=self.shape, endpoint=True))
 
 
+class NoValues(ValueError):
+    """No values keep the rules of an operator at this size of an input, which is no size of the model then."""
+
+
 Rule = Callable[[Site], Array | None]
 """Makes values that keep the rules of an operator, in any dtype and of as many elements as the input has; None where
-it cannot be known which do."""
+it cannot be known which do. Raises NoValues where none do."""
 
 
 def within(low: float, high: float) -> Rule:

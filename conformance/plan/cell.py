@@ -52,10 +52,11 @@ class Cell:
     def record(self) -> Record:
         """An empty record of this cell."""
         source: Place = {"file": display_path(self.case.file), "line": self.case.line}
-        shipped = self.case.says.export.onnx if self.case.says.onnx is None and self.exporter == "onnx" else None
+        target = self.case.says.export.onnx if self.exporter == "onnx" else None
         return Record(
             id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,
             precision=self.precision, check=self.check, source=source,
             outputs=[output.name for output in self.case.says.outputs],
-            shipped=None if shipped is None else Path(str(shipped.file)).name,
+            shipped=Path(target.file).name if target is not None and target.file is not None else None,
+            meaning=None if self.case.says.onnx is None else Path(self.case.says.onnx).name,
         )  # fmt: skip

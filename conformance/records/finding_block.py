@@ -227,7 +227,8 @@ def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
     if not lines and source.get("file"):
         in_case = f":{source['line']}  case {record['case']}"
-        lines.append(f"{source['file']}{'' if _is_file_alone(record) else in_case}")
+        against = f"{record['shipped']}, compared with " if _is_file_alone(record) and record.get("shipped") else ""
+        lines.append(f"{against}{source['file']}{'' if _is_file_alone(record) else in_case}")
     return tuple(lines)
 
 

@@ -275,7 +275,9 @@ class Measured:
     """opset, nodes by operator, `sha`: a hash of operators, attributes, wiring and small constants, without names,
     doc strings and weights, equal on any host"""
     shipped: str | None = None
-    """of a module that is compared with a model exported elsewhere: the name of its file"""
+    """the name of the file that runs, where a module or another file says what is right"""
+    meaning: str | None = None
+    """the name of the file that says what is right, in place of a module"""
     arithmetic: dict[str, Any] | None = None
     """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran; of an
     engine the `command` of NVIDIA's trtexec that builds it again"""

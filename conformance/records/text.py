@@ -39,7 +39,8 @@ def failure(record: Mapping[str, Any]) -> str:
     lines += [f"  {line}" for line in details(record)]
     if record.get("shipped"):
         lines = [line.replace("at fault: the exporter", f"at fault: {record['shipped']}") for line in lines]
-    elif record["exporter"] == "onnx":  # of a file that nobody exported, what PyTorch computes is no question
+    if record["exporter"] == "onnx" and (record.get("meaning") or not record.get("shipped")):
+        # of a file that nobody exported, what PyTorch computes is no question
         lines = [_of_a_file(line) for line in lines]
     return _shown([*lines, *_place(record)])
 
