@@ -312,6 +312,22 @@ def test_tensors_may_have_any_name_that_other_converters_give_them(tmp_path, cap
     assert main(line.partition("conformance ")[2].split()) == 1
 
 
+@pytest.mark.parametrize(("name", "dim", "told"), [
+    ("0", "1x", "dim_0_0 1..8"), ("x", "for", "x_0 1..8"), ("x", "batch size", "batch_size 1..8"), ("x", -1, "x_0 1..8"),
+    ("a/" * 40, "?", "dim_"), ("x", "-1", "x_0 1..8"),
+])  # fmt: skip
+def test_dims_may_have_any_name_or_none_or_be_written_as_minus_one(tmp_path, capsys, name, dim, told):
+    made = model_of("net (float[n, 3] x) => (float[n, 3] y) { y = Abs (x) }")
+    made.graph.input[0].name = made.graph.node[0].input[0] = name
+    for value in (made.graph.input[0], made.graph.output[0]):
+        size = value.type.tensor_type.shape.dim[0]
+        size.Clear()
+        setattr(size, "dim_value" if isinstance(dim, int) else "dim_param", dim)
+    save(made, tmp_path / "net.onnx")
+    assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "fp32") == 0
+    assert f"sizes: {told}" in capsys.readouterr().out
+
+
 def test_no_more_different_axes_are_drawn_than_there_are(tmp_path, capsys):
     save(of_another_converter("ReduceSum"), tmp_path / "net.onnx")
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "fp32") == 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import keyword
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -237,10 +239,15 @@ def _size(name: str, axis: int, size: int | str) -> str:
     """
     if isinstance(size, int) and size >= 0:
         return str(size)
-    word = re.sub(r"\W+", "_", str(size)) if isinstance(size, str) else ""
-    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", word) or word in ("min", "max"):
-        return re.sub(r"\W+", "_", f"{name}_{axis}")
-    return word
+    short = f"dim_{zlib.crc32(name.encode()):x}_{axis}"  # of names longer than those of dims may be
+    texts = (size if isinstance(size, str) else "", f"{name}_{axis}", f"dim_{name}_{axis}", short)
+    words = (re.sub(r"\W+", "_", text) for text in texts)
+    return next(
+        word for word in words if len(word) <= 64 and re.fullmatch(r"_*[A-Za-z]\w*", word) and word not in _NO_DIMS
+    )
+
+
+_NO_DIMS = {"min", "max", *keyword.kwlist}
 
 
 def _dims(inputs: Mapping[str, Any]) -> list[str]:

@@ -272,16 +272,18 @@ def _exit_code(checked: Sequence[CheckedModel]) -> int:
 def _lines(one: CheckedModel) -> Iterator[str]:
     """Yield what came of a model among several, in one line, and its cells that are not green."""
     if one.refused:
-        yield f"refused {one.refused}"
+        yield f"refused {': '.join(map(str.strip, one.refused.splitlines()))}"
         return
     red = one.failed()
     right = "; ".join(f"{runtime} {', '.join(words)}" for runtime, words in one.verified().items())
     word = "FAILED " if red else "right  " if right else "skipped"
     yield f"{word} {one.file}{f': {right}' if right and not red else ''}  {one.seconds:.1f} s"
-    for record in red:
-        yield f"  FAILED  {record.id}: {record.error}: {record.reason}"
-    if not right:
-        yield from (f"  skipped {record.id}: {record.reason}" for record in one.records if record.status == "skipped")
+    skipped = [record for record in one.records if record.status == "skipped" and not right]
+    reasons: set[str] = set()
+    for word, record in (*(("FAILED ", each) for each in red), *(("skipped", each) for each in skipped)):
+        reason = f"{record.error}: {record.reason}" if record in red else str(record.reason)
+        yield f"  {word} {record.id}: {'for the same reason' if reason in reasons else reason}"
+        reasons.add(reason)
 
 
 def _totals(checked: Sequence[CheckedModel]) -> Iterator[str]:

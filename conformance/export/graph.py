@@ -16,7 +16,7 @@ from conformance.case.dims import Sizes
 from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import attempt, did_you_mean, works
-from conformance.onnxgraph.reads import nodes, operator_of
+from conformance.onnxgraph.reads import dims_of, nodes, operator_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -144,10 +144,7 @@ def _tensor_type(value: Any) -> Any:
 
 
 def _dims(value: Any) -> list[Axis] | None:
-    tensor = _tensor_type(value)
-    if not tensor.HasField("shape"):
-        return None
-    return [dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None) for dim in tensor.shape.dim]
+    return dims_of(_tensor_type(value))
 
 
 def structure(model: ModelProto, *, floats: int = 64) -> str:

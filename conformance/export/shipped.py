@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import Stopped
-from conformance.onnxgraph.reads import graphs
+from conformance.onnxgraph.reads import dims_of, graphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -110,11 +110,8 @@ def _side(value: ValueInfoProto) -> Side:
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
     except (KeyError, ValueError):  # no tensor
         dtype = value.type.WhichOneof("value") or "unknown"
-    dims = kind.shape.dim if kind.HasField("shape") else None
-    shape = None if dims is None else tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims
-    )  # fmt: skip
-    return Side(value.name, dtype, shape)
+    dims = dims_of(kind)
+    return Side(value.name, dtype, None if dims is None else tuple(dims))
 
 
 def _replace(values: Any, by: Sequence[ValueInfoProto]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import or_else
-from conformance.onnxgraph.reads import OWN, Graph, initializers, needs, reads
+from conformance.onnxgraph.reads import OWN, Graph, dims_of, initializers, needs, reads
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -173,9 +173,8 @@ class Cutter:
     def _typed(self, name: str, value: Array) -> ValueInfoProto:
         """The type of an input: with the dims of the whole model where they are known, which may be symbolic."""
         known = self._types.get(name)
-        if known is not None and known.type.tensor_type.HasField("shape"):
-            dims = [dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else None)
-                    for dim in known.type.tensor_type.shape.dim]  # fmt: skip
+        dims = None if known is None else dims_of(known.type.tensor_type)
+        if known is not None and dims is not None:
             fits = len(dims) == value.ndim and all(
                 not isinstance(dim, int) or dim == size for dim, size in zip(dims, value.shape, strict=True)
             )

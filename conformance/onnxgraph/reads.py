@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.arrays import Array
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 OWN = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -46,6 +46,15 @@ def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
     """Yield the nodes of a model, and then of its functions."""
     for graph in (model.graph, *model.functions):
         yield from nodes(graph)
+
+
+def dims_of(tensor: TypeProto.Tensor) -> list[int | str | None] | None:
+    """Return the size of each dim, or its name; None for one without either, which some converters write as -1. None
+    for a tensor without a shape."""
+    if not tensor.HasField("shape"):
+        return None
+    sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
+    return [dim.dim_param or (None if size < 0 else size) for dim, size in zip(tensor.shape.dim, sizes, strict=True)]
 
 
 def opset_of(holder: ModelProto | FunctionProto, otherwise: int = 0) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import display_path
+from conformance.onnxgraph.reads import dims_of
 from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
 from conformance.runtimes.tensorrt.build_options import Build, Shape
 from conformance.runtimes.tensorrt.rtx import Job
@@ -79,7 +80,7 @@ def _of_shapes(build: Build, graph: Any) -> Iterator[str]:
 
 
 def _is_dynamic(value: Any) -> bool:
-    return any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    return any(not isinstance(size, int) for size in dims_of(value.type.tensor_type) or ())
 
 
 def _quoted(name: str) -> str:
