@@ -313,8 +313,8 @@ def test_tensors_may_have_any_name_that_other_converters_give_them(tmp_path, cap
 
 
 @pytest.mark.parametrize(("name", "dim", "told"), [
-    ("0", "1x", "dim_0_0 1..8"), ("x", "for", "x_0 1..8"), ("x", "batch size", "batch_size 1..8"), ("x", -1, "x_0 1..8"),
-    ("a/" * 40, "?", "dim_"), ("x", "-1", "x_0 1..8"),
+    ("0", "1x", "dim_0_0 1..8"), ("x", "for", "x_0 1..8"), ("x", "batch size", "batch_size 1..8"),
+    ("x", -1, "x_0 1..8"), ("x", "-1", "x_0 1..8"), ("a/" * 40, "?", "dim_"),
 ])  # fmt: skip
 def test_dims_may_have_any_name_or_none_or_be_written_as_minus_one(tmp_path, capsys, name, dim, told):
     made = model_of("net (float[n, 3] x) => (float[n, 3] y) { y = Abs (x) }")
