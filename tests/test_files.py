@@ -190,7 +190,7 @@ def test_a_run_whose_folder_was_taken_away_says_so(tmp_path):
 def test_a_store_that_cannot_be_written_is_told_and_each_cell_makes_what_it_needs(folder):
     outcome = run_suite(folder, *QUICK, "--store", "/proc")
     assert outcome.code == 0, outcome.text
-    assert len(re.findall(r"/proc: cannot be written \(.+\): each cell made anew", outcome.text)) == 1
+    assert len(re.findall(r"/proc: cannot be written \(.+\): each cell rebuilt", outcome.text)) == 1
 
 
 def test_the_store_is_kept_below_its_limit_but_for_what_the_run_uses(folder, tmp_path):

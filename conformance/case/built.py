@@ -22,7 +22,7 @@ class Pickled:
     """``sys.path`` of the process that wrote it, on which the classes of its modules are found."""
 
     def module(self) -> Any:
-        """The module, made anew; raises what unpickling raises."""
+        """Return the module, rebuilt; raise what unpickling raises."""
         with self._add_searched(), self.file.open("rb") as stream:
             return pickle.load(stream)
 
@@ -43,7 +43,7 @@ class Exported:
     file: Path
 
     def module(self) -> Any:
-        """Return the module, made anew; raises what loading raises."""
+        """Return the module, rebuilt; raise what loading raises."""
         import torch
 
         return module_of_program(torch.export.load(self.file))

@@ -49,7 +49,7 @@ from conformance.worker.warm import one_thread
 
 
 class CellRun:
-    """One cell while it is checked: its prepared case, and its models, made anew or read from the store."""
+    """One cell while it is checked: its prepared case, and its models, rebuilt or read from the store."""
 
     def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
         self.cell, self.settings, self.record, self.stages = cell, settings, record, stages

@@ -91,7 +91,7 @@ class Prepared:
         self.answer(odd=True)
 
     def rebuilt(self, reference: Reference) -> None:
-        """Takes a module that was built anew, as an earlier cell has changed the other."""
+        """Take a rebuilt module, as an earlier cell has changed the other."""
         self.reference, self._answers = reference, {}
 
     def key(self, exporter: Exporter, opset: int, suite: str) -> str:
@@ -131,7 +131,7 @@ _kept: dict[tuple[Path, str], Prepared] = {}
 
 def prepare(case: Case, folder: Folder) -> Prepared:
     """The case with its module, which is built once in each process as long as there is room for its weights, and
-    anew where an earlier cell has changed it."""
+    again where an earlier cell has changed it."""
     name = (case.file, case.name)
     prepared = _kept.pop(name, None)
     if prepared is None or prepared.case != case:

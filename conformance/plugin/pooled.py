@@ -41,7 +41,7 @@ class Pooled:
 
     # ---- hooks
 
-    @pytest.hookimpl(tryfirst=True)  # before it is told how far the run is
+    @pytest.hookimpl(tryfirst=True)  # before progress is shown
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._session.ordering.workers = self._count
 

@@ -66,7 +66,7 @@ class Keeping:
         if self._renewed:
             yield f"{place}: was written by another version of conformance: models and answers were made again"
         if self._unwritable is not None:
-            yield f"{place}: cannot be written ({self._unwritable}): each cell made anew what it lacks"
+            yield f"{place}: cannot be written ({self._unwritable}): each cell rebuilt what it needs"
         if self._left is not None and self._left.left > self._options.store_limit():
             yield (
                 f"{place}: has {size_of(self._left.left)}, more than --store-limit {self._options['store_limit']}: "

@@ -64,17 +64,17 @@ def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def located(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which operator parts first, or why none is named."""
+    """Yield the first wrong operator, or why it is not known."""
     told = record.get("operator")
     if not told:
         return
     if told.get("unable"):
-        yield f"which operator parts first is not known: {describe_unable(told)}"
+        yield f"the first wrong operator is not known: {describe_unable(told)}"
         return
     if told.get("place") == "node":
         yield "the checker refuses a node, and which operator became it is not known"
     elif told.get("operator") or told.get("line"):  # else a pass alone is known
-        yield f"{_HEADS.get(str(told.get('how')), 'parts first at')} {place_of(told)}{_called(told)}"
+        yield f"{_HEADS.get(str(told.get('how')), 'first wrong operator at')} {place_of(told)}{_called(told)}"
     yield from _node(told)
     yield from values_of(told)
     if told.get("inside"):

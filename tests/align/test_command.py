@@ -64,7 +64,7 @@ def test_a_parting_has_the_exit_code_1_and_a_mark(typed):
     assert done.code == 1
     (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))
     assert "act" in marked.split() and "aten.hardswish" in marked.split()
-    assert "parts first at beside.py:" in done.out
+    assert "first wrong operator at beside.py:" in done.out
 
 
 def test_all_operators_are_listed_on_demand(typed):

@@ -138,7 +138,7 @@ SILU = say("forward: torch.sin(F.silu(torch.cos(x)))", ACT)
 LOCATED = {
     "a size, torchscript": Located(
         say(module_of("Padded", "n: 3..9"), TORCHSCRIPT), {**HALVED, "operator": "aten.floor_divide"},
-        ("parts first at {line}  return size // 2  (aten.floor_divide)", "node {node} (Div), of int64 sizes",
+        ("first wrong operator at {line}  return size // 2  (aten.floor_divide)", "node {node} (Div), of int64 sizes",
          "its inputs agree; -1 // 2: got 0, wanted -1")),
     "a size, dynamo": Located(
         say(module_of("Padded", "n: 3..9"), DYNAMO), {**HALVED, "operator": "operator.floordiv"}),
@@ -215,7 +215,7 @@ def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeyp
     monkeypatch.delattr(owner, name)
     record = bench.run(case, PYTHON)
     assert verdict(record) == before and record.operator is not None and record.operator["unable"] == "torch"
-    (line,) = [line for line in details(record) if line.startswith("which operator parts first is not known: ")]
+    (line,) = [line for line in details(record) if line.startswith("the first wrong operator is not known: ")]
     assert line.endswith(record.operator["detail"]) and name in line
 
 

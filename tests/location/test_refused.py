@@ -157,7 +157,7 @@ REFUSED = {
             "dims: {batch: 1..4}"), ("aten.pixel_shuffle",)),
     "values that are off by little": Refused(
         TORCHSCRIPT, symbolic(off_by_little), ("compare", "WrongValue"), {**HERE, "how": "value"},
-        "parts first at beside.py:7", "accuracy"),
+        "first wrong operator at beside.py:7", "accuracy"),
     "a call without tensors": Refused(
         DYNAMO, lowering(from_one, "arange"), ("compare", "WrongValue"), {"operator": "aten.arange"},
         "its inputs agree", "accuracy",

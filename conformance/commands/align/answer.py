@@ -139,7 +139,7 @@ def _conclude(found: Sequence[Loss], worst: Loss | None) -> Iterator[str]:
     if not any(loss.text for loss in found):
         yield "nothing parts: all values that could be compared are finite, and the outputs have the SQNR that is due"
     if worst is not None and worst.text and worst.sqnr == -math.inf:
-        yield f"parts first at {name(worst.operator)}: {worst.text}"
+        yield f"first wrong operator at {name(worst.operator)}: {worst.text}"
     elif worst is not None:
         before = ", ".join(f"{name(loss.operator)} ({decibels(loss.sqnr)} dB)" for loss in worst.before[:6])
         yield (

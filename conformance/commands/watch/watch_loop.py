@@ -129,12 +129,12 @@ class Loop:
         return record.as_dict()
 
     def _fresh(self) -> None:
-        """Has a process wait that has loaded none of the files that are watched."""
+        """Keep a spare process ready that has not yet imported the watched files."""
         self._runner.renew()
         self._used = self._stale = False
 
     def _tidy(self) -> None:
-        """Keeps the store below its limit: each save of a network may leave another large model in it."""
+        """Keep the store below its limit: each save of a network may leave another large model in it."""
         with contextlib.suppress(OSError):
             tidy(self._home, self._limit, self._began)
 
