@@ -69,3 +69,24 @@ def test_of_a_file_whose_operators_define_all_that_they_give_nothing_is_open(tmp
         example = verify.example(Draw({}, "plain", 0), {"x": x})
         assert verify.judged(example, [np.float32([0, -np.inf, 0])]).verdict == "failed"
         assert not verify.record.left_open
+
+
+BOXES = """(float[1,4,4] x, float[1,1,4] s) => (int64[k,3] y)
+    <int64 most = {4}, float iou = {0.5}> { y = NonMaxSuppression (x, s, most, iou) }"""
+HALVED = [[0.0, 0, 1, 2], [0, 0, 1, 1], [5, 5, 6, 6], [8, 8, 9, 9]]
+"""The first overlaps the second by 0.5."""
+
+
+@pytest.mark.parametrize("boxes, scores, others", [
+    (HALVED, [4.0, 3, 2, 1], [0, 2, 3]),
+    ([[0.0, 0, 1, 2], [0, 0, 1, 1.9], *HALVED[2:]], [4.0, 4, 2, 1], [1, 2, 3]),
+], ids=["an overlap of just the threshold", "equal scores"])  # fmt: skip
+def test_which_boxes_stay_is_open_where_a_threshold_or_a_tie_decides(tmp_path, boxes, scores, others):
+    with of_file(tmp_path, BOXES) as verify:
+        inputs = {"x": np.array([boxes], np.float32), "s": np.array([[scores]], np.float32)}
+        chosen = np.array([[0, 0, box] for box in others])
+        assert verify.judged(verify.example(Draw({}, "plain", 0), inputs), [chosen]).verdict != "failed"
+        assert "overlap" in verify.record.left_open
+        apart = {**inputs, "x": np.array([[*boxes[:1], [3.0, 3, 4, 4], *boxes[2:]]], np.float32),
+                 "s": np.float32([[[4, 3, 2, 1]]])}  # fmt: skip
+        assert verify.judged(verify.example(Draw({}, "plain", 1), apart), [chosen]).verdict == "failed"

@@ -101,6 +101,12 @@ class RuntimeVerifier(_NoiseLimited):
         if effort != "all":  # there is one way to ask, which takes its time
             return None
         moved = self._moved(inputs, wanted)
+        found, self.rules = self.open_values(inputs, exact) if exact else ([], set())
+        for output, far in enumerate(found):
+            if far.shape == moved[output].shape:
+                moved[output] = np.where(np.isinf(far), np.inf, moved[output])
+            elif np.isinf(far).any():
+                moved[output] = np.array(np.inf)
         reading = self.judge_of(wanted).reading
         if reading.detections and (true := self.reference.oracle(inputs)) is not None:
             for boxes in unsettled_rows(self.reference, reading, inputs, [], true):
@@ -120,7 +126,8 @@ class RuntimeVerifier(_NoiseLimited):
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[Array]:
         """Return how far each value moves when every float input moves by half a step of the precision.
 
-        In fp16 what each node computes moves too. Boxes of which other rows are there then move infinitely far.
+        In fp16 what each node computes moves too. Boxes of which other rows are there then move infinitely far, as
+        do whole numbers that become others.
 
         Between layers that round, a runtime may round a value up where the graph's meaning rounds it down. Where much
         depends on that, as in a softmax of large scores, the meaning comes close to PyTorch only by luck.
@@ -134,7 +141,11 @@ class RuntimeVerifier(_NoiseLimited):
             otherwise = self._rounded_otherwise(nudged, nudge)
             unsettled.update(self.judge_of(wanted).reading.unsettled(wanted, otherwise))
             for output, (after, right) in enumerate(zip(otherwise, wanted, strict=True)):
-                if after.shape == right.shape:
+                if after.shape != right.shape:
+                    unsettled.add(output)
+                elif right.dtype.kind in "iub":
+                    moved[output][after != right] = np.inf
+                else:
                     np.maximum(moved[output], movement(after, right), out=moved[output])
         return [np.array(math.inf) if output in unsettled else each for output, each in enumerate(moved)]
 

@@ -82,6 +82,21 @@ def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], comp
         yield 1, compute(first)[1] != compute(last)[1]
 
 
+def _other_boxes(inputs: Sequence[Any], compute: Callable[..., Any]) -> Iterator[Any]:
+    """Yield which boxes stay where an overlap of just the threshold counts otherwise, and where of equal scores the
+    last one is the largest: ONNX says neither."""
+    boxes, scores, *more = inputs
+    if len(more) > 1 and more[1] is not None:
+        for step in (1 - _NEAR, 1 + _NEAR):
+            yield compute(boxes, scores, more[0], np.asarray(more[1] * step, more[1].dtype), *more[2:])
+    (chosen,) = compute(boxes[:, ::-1], scores[..., ::-1], *more)
+    yield (np.where(np.arange(3) == 2, boxes.shape[1] - 1 - chosen, chosen),)
+
+
+_NEAR = 4 * float(np.finfo(np.float32).eps)
+"""How far an overlap is from the threshold that float32 may take for it, relative to it."""
+
+
 RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
     "Cast": ("cast", _no_such_number),
     "CastLike": ("cast", _no_such_number),
@@ -91,6 +106,7 @@ RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
     "ScatterElements": ("written twice", _written_twice),
     "ScatterND": ("written twice", _written_twice),
     "MaxPool": ("ties", _equal_maxima),
+    "NonMaxSuppression": ("overlap", _other_boxes),
 }
 """By operator the name of the rule, as ``records.details`` words it, and what finds where it holds."""
 
@@ -115,6 +131,10 @@ class UndefinedInFile:
     def replaced(self, node: Any, compute: Callable[..., Any], inputs: Any, outputs: Any) -> Any:
         """Return the outputs of a node with others for those that are not defined."""
         name, marks = RULES[node.op_type]
+        if marks is _other_boxes:
+            others = [one for one in marks(inputs, compute) if not np.array_equal(one[0], outputs[0])]
+            self.rules |= {name} if others else set()
+            return outputs if self._seed is None or not others else others[self._seed % len(others)]
         changed = list(outputs)
         more = (compute,) if marks is _equal_maxima else ()
         for number, mask in marks(node, inputs, outputs, *more):

@@ -366,6 +366,8 @@ RULES = {
     "tie": "a value to be quantized lies between two steps up to rounding, and goes either way",
     "ties": "which of equal values come first is left open (torch.topk, torch.sort, torchvision.ops.nms, ONNX "
     "MaxPool)",
+    "overlap": "boxes overlap by just the threshold, or have equal scores, and ONNX does not say which of them stays "
+    "(NonMaxSuppression)",
     "written twice": "several values were written to one place, which ONNX forbids without a word on which one stays "
     "(ScatterElements, ScatterND)",
     "no range": "values that are all 0 were quantized by their own range, which divides 0 by 0 (ONNX "

@@ -1,4 +1,4 @@
-"""Operators that ONNX's evaluator lacks, by the words of their specification."""
+"""Operators that ONNX's evaluator lacks, or takes in part, by the words of their specification."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from conformance.arrays import Array
 def lacking_operators() -> list[Any]:
     """Return the classes of these operators, as ``onnx.reference.ReferenceEvaluator`` takes them."""
     from onnx.reference.op_run import OpRun
+    from onnx.reference.ops import op_non_max_suppression
 
     class ZipMap(OpRun):
         op_domain = "ai.onnx.ml"
@@ -30,7 +31,14 @@ def lacking_operators() -> list[Any]:
                 return (mapped(x, cats_int64s, cats_strings, default_string or "_Unused", object),)
             return (mapped(x, cats_strings, cats_int64s, -1 if default_int64 is None else default_int64, np.int64),)
 
-    return [ZipMap, CategoryMapper]
+    base: Any = op_non_max_suppression.NonMaxSuppression
+
+    class NonMaxSuppression(base):  # which takes thresholds without dims too
+        def _run(self, boxes: Array, scores: Array, *thresholds: Array | None, **attributes: Any) -> Any:
+            given = [None if one is None else np.atleast_1d(one) for one in thresholds]
+            return super()._run(boxes, scores, *given, **attributes)
+
+    return [ZipMap, CategoryMapper, NonMaxSuppression]
 
 
 def mapped(x: Array, keys: Sequence[Any], values: Sequence[Any], otherwise: Any, dtype: Any) -> Array:
