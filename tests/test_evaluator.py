@@ -211,3 +211,21 @@ def test_resize_is_as_exact_as_the_type_that_it_computes_in(element, session, al
     x = np.array([[[[16, 1, 15, 16]]]], np.float32 if element == "float" else np.float64)
     (got,) = session(model).run({"x": x, "s": np.array([1, 1, 1, 10])})
     assert np.abs(got.reshape(-1) - resized([16, 1, 15, 16], 10)).max() <= allowed * 16
+
+
+SUMS = """g (int64 n, float[2, 3] x) => (float[2, 3] y, float[a, 2, 3] each, int64[a] turns)
+    {{ {start}y, each, turns = Loop (n, {condition}, x) <body = body (int64 i, bool go, float[2, 3] v) =>
+        (bool on, float[2, 3] next, float[2, 3] seen, int64 turn)
+        {{ limit = Constant <value_int = 3> ()  last = Constant <value_int = 1> ()  more = Sub (limit, last)
+           on = Less (i, more)  next = Add (v, v)  seen = Neg (v)  turn = Identity (i) }}> }}"""
+
+
+@pytest.mark.parametrize("condition", ["", "start"])
+@pytest.mark.parametrize("turns", [1, 2, 9])
+def test_a_loop_stacks_what_each_turn_gives_with_a_condition_and_without(condition, turns, tmp_path):
+    start = "" if not condition else "yes = Constant <value_int = 1> ()  start = Cast <to = 9> (yes)  "
+    made = models.model_of(SUMS.format(start=start, condition=condition), 17)
+    x, count = np.arange(6, dtype=np.float32).reshape(2, 3), min(turns, 3)
+    y, each, numbers = ReferenceSession(made).run({"n": np.array(turns), "x": x})
+    assert np.array_equal(y, x * 2**count) and list(numbers) == list(range(count))
+    assert np.array_equal(each, np.stack([-x * 2**turn for turn in range(count)]))

@@ -13,7 +13,7 @@ from conformance.arrays import Array
 def lacking_operators() -> list[Any]:
     """Return the classes of these operators, as ``onnx.reference.ReferenceEvaluator`` takes them."""
     from onnx.reference.op_run import OpRun
-    from onnx.reference.ops import op_non_max_suppression
+    from onnx.reference.ops import op_loop, op_non_max_suppression
 
     class ZipMap(OpRun):
         op_domain = "ai.onnx.ml"
@@ -38,7 +38,26 @@ def lacking_operators() -> list[Any]:
             given = [None if one is None else np.atleast_1d(one) for one in thresholds]
             return super()._run(boxes, scores, *given, **attributes)
 
-    return [ZipMap, CategoryMapper, NonMaxSuppression]
+    loop: Any = op_loop.Loop
+
+    class Loop(loop):  # which stacks what the body gives of any rank, and goes on where there is no condition
+        def _run(self, limit: Array | None, condition: Array | None, *carried: Any, context: Any = None,
+                 body: Any = None, **more: Any) -> tuple[Any, ...]:  # fmt: skip
+            names, stacked, count = self.body.input_names, list[list[Any]](), 0
+            while (condition is None or condition) and (limit is None or count < limit):
+                passed = {
+                    names[0]: np.array(count),
+                    names[1]: np.array(True),
+                    **dict(zip(names[2:], carried, strict=True)),
+                }
+                condition, *given = self._run_body({**(context or {}), **passed}, **more)
+                stacked, carried = [*stacked, given[self.N :]], tuple(given[: self.N])
+                count += 1
+            if self.K and not stacked:
+                raise ValueError("the shape of what no turn of the loop has given is not known")
+            return (*carried, *map(np.stack, zip(*stacked, strict=True)))
+
+    return [ZipMap, CategoryMapper, NonMaxSuppression, Loop]
 
 
 def mapped(x: Array, keys: Sequence[Any], values: Sequence[Any], otherwise: Any, dtype: Any) -> Array:
