@@ -50,11 +50,12 @@ def test_a_mistake_is_reported_at_its_place(tmp_path, more, line, column, messag
 
 @pytest.mark.parametrize("outputs, message", [
     ("[v, {name: i, indices_of: vv}]", "no input or output 'vv'; did you mean 'v'?"),
+    ("[v, x]", "'x' is the name of an input"),
     ("[v, {name: i, indices_of: i}]", "'i' would hold indices of itself"),
     ("[v, {name: i, axis: 0}]", "axis says along which axis indices count; indices_of says of what"),
     ("[v, {name: i, indices_of: x, axis: [0, -1]}]", "lie side by side, each once"),
     ("[{name: a, indices_of: x}, {name: b, indices_of: a}]", "'a' holds indices itself"),
-    ("[x, {name: i, indices_of: x}]", "both an input and an output are called 'x'"),
+    ("[x, {name: i, indices_of: x}]", "'x' is the name of an input"),
     ("[{name: b, rows: {match: iou, with: scoers}}, scores]", "no output 'scoers'; did you mean 'scores'?"),
     ("[{name: b, rows: {match: iou, with: [l, l]}}, l]", "'l' has rows of 'b' already"),
     ("[{name: b, rows: {match: in order, with: s}}, s]", "with and at_least are about rows of boxes"),

@@ -164,6 +164,11 @@ def test_a_term_is_explained_where_it_is_met_first_and_only_there():
     assert "signal to" not in " ".join(lines(block(), 2, 2, 100))
 
 
+def test_cells_of_both_exporters_in_one_finding_name_both():
+    made = block(red(fault="exporter", operator=LOCATED), red(fault="exporter", operator=LOCATED, exporter="dynamo"))
+    assert made.who == "both exporters are wrong"
+
+
 def test_that_openvino_stops_too_is_no_evidence_as_it_lacks_operators():
     stops = [{"runtime": name, "answer": "stops", "error": "RuntimeError"} for name in ("onnx-reference", "openvino")]
     failed = red(stage="load", error="Fail", fault="exporter", witnesses=stops)

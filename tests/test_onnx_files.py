@@ -312,6 +312,25 @@ def test_tensors_may_have_any_name_that_other_converters_give_them(tmp_path, cap
     assert main(line.partition("conformance ")[2].split()) == 1
 
 
+PAIR = "net (float[n] {a}, float[n] {b}) => (float[n] {s}, float[n] {d}) {{ sum = Add (a, b)  diff = Sub (a, b) }}"
+
+
+@pytest.mark.parametrize(("ends", "code", "told"), [
+    (("b", "a", "diff", "sum"), 0, "compared with what net.onnx says"),
+    (("p", "q", "sum", "diff"), 1, "are not those of net.onnx"),
+])  # fmt: skip
+def test_inputs_and_outputs_of_two_files_are_matched_by_name(tmp_path, capsys, ends, code, told):
+    """By their places the same model would be another one, and of other names nobody knows which is which."""
+    order = PAIR.format(a="a", b="b", s="sum", d="diff")
+    save(model_of(order), tmp_path / "net.onnx")
+    a, b, s, d = ends
+    body = PAIR.format(a=a, b=b, s=s, d=d)
+    save(model_of(body if a == "b" else body.replace("(a, b)", "(p, q)")), tmp_path / "other.onnx")
+    files = str(tmp_path / "net.onnx"), str(tmp_path / "other.onnx")
+    assert check(tmp_path, *files, "--precision", "fp32") == code
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(("name", "dim", "told"), [
     ("0", "1x", "dim_0_0 1..8"), ("x", "for", "x_0 1..8"), ("x", "batch size", "batch_size 1..8"),
     ("x", -1, "x_0 1..8"), ("x", "-1", "x_0 1..8"), ("a/" * 40, "?", "dim_"),

@@ -1,8 +1,14 @@
 """Plants defects in a runtime by putting a session of ours in its place, and checks who is at fault."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from conformance.compare.tolerance import Comparison
+from conformance.errors import Stopped
+from conformance.verdict.comparer import Explainer
+from conformance.verdict.example import Draw, given
 from tests.kit.cases import PASSED, case_of, details, verdict
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
@@ -62,6 +68,15 @@ def test_a_failure_that_does_not_come_again_is_its_own_reason(bench):
 
     record = run_wrong(bench, once, "onnxruntime")
     assert verdict(record) == ("failed", "compare", "NotRepeatable", "runtime")
+
+
+@pytest.mark.parametrize("now, fault", [(1.0, "runtime"), (2.0, "case")])
+def test_where_what_is_right_has_changed_in_between_the_runtime_is_not_at_fault(now, fault):
+    """As where a module reads memory that nobody has written."""
+    first, second = (given(Draw({}, "plain", 0), {}, [np.float32([right])], None, None, ()) for right in (1.0, now))
+    comparer = SimpleNamespace(again=lambda example: second, run=lambda example: Comparison("verified"))
+    stop = Explainer(SimpleNamespace(), comparer, lambda *_: None)(first, Stopped("compare", "WrongValue", "off"))
+    assert (stop.error, stop.fault) == ("NotRepeatable", fault)
 
 
 @pytest.mark.parametrize("threshold", [2, 64])

@@ -108,12 +108,13 @@ def _output_inconsistencies(says: Declaration) -> Iterator[Mistake]:
     by_name = {output.name: output for output in says.outputs}
     yield from _row_inconsistencies(says, by_name)
     for index, output in enumerate(says.outputs):
+        if output.name in says.inputs and says.onnx is None:
+            text = f"{shown(output.name)} is the name of an input; in a graph each tensor has a name of its own"
+            yield ("outputs", index), text
         where, name = ("outputs", index, "indices_of"), output.indices_of
         if name is None:
             continue
-        if name in by_name and name in says.inputs:
-            yield where, f"both an input and an output are called {shown(name)}; call one of them otherwise"
-        elif name == output.name:
+        if name == output.name:
             yield where, f"{shown(name)} would hold indices of itself; name what they index"
         elif name in by_name and by_name[name].indices_of is not None:
             yield where, f"{shown(name)} holds indices itself; name what they index"

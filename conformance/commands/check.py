@@ -311,7 +311,8 @@ def _verdict(one: CheckedModel, records: Sequence[Record]) -> Iterator[str]:
     if right and not any(record.status == "failed" for record in records):
         told = "; ".join(f"{runtime} in {', '.join(precisions)}" for runtime, precisions in right.items())
         yield f"right: {told}"
-        yield "compared with what the file itself says; how it was exported is not checked"
+        first = next((f"{record.meaning} says" for record in records if record.shipped), "the file itself says")
+        yield f"compared with what {first}; how it was exported is not checked"
 
 
 def _uncounted(one: CheckedModel) -> Iterator[str]:

@@ -25,7 +25,7 @@ from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import Stopped, causes, noting
 from conformance.export import dynamo_cache, float64_model, symbolics
 from conformance.export.reference import Reference
-from conformance.export.shipped import Side, named_as_in_case
+from conformance.export.shipped import Side, named_as_in_case, named_as_in_file
 from conformance.records.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Arra
     file = target.file or str(reference.case.says.onnx)
     model = float64_model.load(reference.case.folder / file)
     if reference.case.says.onnx is not None:
-        return model
+        if target.file is None:
+            return model
+        first = str(reference.case.says.onnx)
+        return named_as_in_file(model, float64_model.load(reference.case.folder / first), target.file, first)
     declared = {name: inputs[name] for name in reference.passing.in_graph()}
     types = {name: reference.case.says.inputs[name].type for name in declared}
     sizes = {name: [size({}) if not size.names else size.text for size in types[name].shape] for name in declared}
@@ -123,6 +126,21 @@ def _hearing(said: list[str]) -> Iterator[None]:
             said += list(dict.fromkeys(lines))[:WARNED]
 
 
+@contextlib.contextmanager
+def _closing_transforms() -> Iterator[None]:
+    """Close what torch.func has opened and left open, as an export that raises may: the module would be called in
+    it."""
+    import torch
+
+    transforms: Any = torch._C._functorch
+    depth = transforms.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        transforms.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
+@_closing_transforms()
 def _torchscript(
     reference: Reference,
     target: TorchScript,
@@ -171,6 +189,7 @@ def _registered(
     return symbolics.registered(functions, registrars, opset=opset)
 
 
+@_closing_transforms()
 def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[str, Array]) -> ModelProto:
     import torch
 

@@ -43,17 +43,37 @@ class Side:
         return f"{self.name or '(no name)'}: {self.dtype}[{'...' if self.shape is None else sizes}]"
 
 
-def named_as_in_case(model: ModelProto, inputs: Sequence[Side], outputs: Sequence[Side], file: str) -> ModelProto:
+def named_as_in_file(model: ModelProto, first: ModelProto, file: str, name: str) -> ModelProto:
+    """Return a model with the inputs and outputs of the ``first``, which the file ``name`` has, as
+    ``named_as_in_case`` does; where their names are the same, by these alone, whatever their types."""
+    sides: list[list[Side]] = []
+    for ours, theirs in zip(_ends(first.graph), _ends(model.graph), strict=True):
+        by_name = {value.name: value for value in theirs}
+        alike = {value.name for value in ours} == by_name.keys()
+        sides.append([_side(by_name[value.name] if alike else value) for value in ours])
+    inputs, outputs = sides
+    return named_as_in_case(model, inputs, outputs, file, name)
+
+
+def _ends(graph: GraphProto) -> tuple[list[ValueInfoProto], list[ValueInfoProto]]:
+    """Return the inputs and the outputs of a graph. Files of old versions list weights as inputs too."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in weights], list(graph.output)
+
+
+def named_as_in_case(
+    model: ModelProto, inputs: Sequence[Side], outputs: Sequence[Side], file: str, whose: str = "the module"
+) -> ModelProto:
     """Return the model with the inputs and outputs of the case's module, in their order and by their names.
 
     Raises Stopped at ``declare`` with a table of both sides where they cannot be matched.
     """
     graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
-    given = [value for value in graph.input if value.name not in weights]
-    of_inputs = _matched(inputs, [_side(value) for value in given], "inputs", file)
-    of_outputs = _matched(outputs, [_side(value) for value in graph.output], "outputs", file)
-    rest = [value for value in graph.input if value.name in weights]
+    given, _ = _ends(graph)
+    of_inputs = _matched(inputs, [_side(value) for value in given], "inputs", (whose, file))
+    of_outputs = _matched(outputs, [_side(value) for value in graph.output], "outputs", (whose, file))
+    kept = {value.name for value in given}
+    rest = [value for value in graph.input if value.name not in kept]
     names: dict[str, str] = {}
     for sides, values, found in ((inputs, given, of_inputs), (outputs, list(graph.output), of_outputs)):
         names |= {values[at].name: side.name for side, at in zip(sides, found, strict=True) if side.name is not None}
@@ -66,7 +86,7 @@ def named_as_in_case(model: ModelProto, inputs: Sequence[Side], outputs: Sequenc
     return model
 
 
-def _matched(ours: Sequence[Side], theirs: Sequence[Side], what: str, file: str) -> list[int]:
+def _matched(ours: Sequence[Side], theirs: Sequence[Side], what: str, whose: tuple[str, str]) -> list[int]:
     """Return for each of ours the place of the one among theirs."""
     found: dict[int, int] = {}
     by_name = {side.name: place for place, side in enumerate(theirs)}
@@ -86,19 +106,23 @@ def _matched(ours: Sequence[Side], theirs: Sequence[Side], what: str, file: str)
             break
         found |= unique
     if len(found) < len(ours) or len(theirs) > len(ours):
-        raise Stopped("declare", "OtherInterface", _table(ours, theirs, found, what, file), "case")
+        raise Stopped("declare", "OtherInterface", _table(ours, theirs, found, what, whose), "case")
     return [found[place] for place in range(len(ours))]
 
 
-def _table(ours: Sequence[Side], theirs: Sequence[Side], found: Mapping[int, int], what: str, file: str) -> str:
-    lines = [f"the {what} of {file} are not those of the module, by name or else by dtype and shape:"]
+def _table(
+    ours: Sequence[Side], theirs: Sequence[Side], found: Mapping[int, int], what: str, whose: tuple[str, str]
+) -> str:
+    first, file = whose
+    lines = [f"the {what} of {file} are not those of {first}, by name or else by dtype and shape:"]
     matched = [(str(ours[place]), str(theirs[at])) for place, at in sorted(found.items())]
     alone = [(str(side), "no match") for place, side in enumerate(ours) if place not in found]
     others = [("no match", str(side)) for at, side in enumerate(theirs) if at not in found.values()]
-    rows = [("module", file), *matched, *alone, *others]
+    rows = [(first.removeprefix("the "), file), *matched, *alone, *others]
     width = max(len(left) for left, _ in rows)
     lines += [f"  {left:<{width}}  {right}" for left, right in rows]
-    lines.append("name them alike in the case (inputs, outputs), or choose outputs of the module with returns")
+    advice = "name them alike in the case (inputs, outputs), or choose outputs of the module with returns"
+    lines.append(advice if first == "the module" else "give them the same names in both files")
     return "\n".join(lines)
 
 

@@ -67,7 +67,8 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
         ("more", _more(finding) if kept else ()),
     )
     known = tuple(row for row in rows if row[1])
-    return Block(finding.id, _who(record, finding.key), _what(record, finding.key), known)
+    who = _who(record, finding.key, both=len(finding.named("exporter")) > 1)
+    return Block(finding.id, who, _what(record, finding.key), known)
 
 
 def shortened(block: Block) -> Block:
@@ -122,8 +123,9 @@ def markdown(block: Block) -> Iterator[str]:
 # ---- who and what --------------------------------------------------------------------------------------------
 
 
-def _who(record: Mapping[str, Any], key: Key) -> str:
+def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
     runtime = title(str(record.get("runtime") or "onnxruntime"))  # which computes what a converted model means
+    exporter = _EXPORTERS.get(str(record.get("exporter")), str(record.get("exporter")))
     if record.get("shipped") and key.component == "exporter":
         return f"{record['shipped']} is wrong"
     if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:
@@ -132,14 +134,14 @@ def _who(record: Mapping[str, Any], key: Key) -> str:
         makes = f"the conversion to {key.which} makes what {runtime} does not take"
         return makes if key.component == "precision" else f"{runtime} does not take the model"
     if key.component == "exporter" and (record.get("operator") or {}).get("how") in _KEPT:
-        return f"{_EXPORTERS.get(str(record.get('exporter')), 'the exporter')} keeps what it saw for one example"
+        return f"{'an exporter' if both else exporter} keeps what it saw for one example"
     own = ", ".join(record.get("own_code") or ())
     if key.component == "exporter" and own:
         operator = str((record.get("operator") or {}).get("operator"))
         known = operator in own.replace("::", ".")
         return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
     words = {
-        "exporter": f"{_EXPORTERS.get(str(record.get('exporter')), str(record.get('exporter')))} is wrong",
+        "exporter": "both exporters are wrong" if both else f"{exporter} is wrong",
         "runtime": f"{runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",

@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from conformance.arrays import Array
+from conformance.arrays import Array, same
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
@@ -273,11 +273,14 @@ class Explainer:
 
     def __call__(self, example: Example, stop: Stopped) -> Stopped:
         """The failure of an example that is run again, with its fault; NotRepeatable where it does not fail again."""
-        example = self._comparer.again(example)
+        before, example = example, self._comparer.again(example)
         again = self.failure(example)
         if again is None:
             text = f"failed once and not again with the same input: {stop.reason}"
-            return Stopped(stop.stage, "NotRepeatable", text, "runtime")
+            if same(before.wanted, example.wanted):
+                return Stopped(stop.stage, "NotRepeatable", text, "runtime")
+            text = f"{text}; what is right changed in between, as where a module reads memory that nobody has written"
+            return Stopped(stop.stage, "NotRepeatable", text, "case")
         if not self.is_put_off(again):
             example, again = self.clearest(example, again)
         if isinstance(again, WrongAnswer) and again.worst is not None:

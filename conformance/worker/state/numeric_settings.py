@@ -85,6 +85,12 @@ def _torch() -> Iterator[Setting]:
     c: Any = torch._C
     yield Setting("torch.set_default_dtype", torch.get_default_dtype, torch.set_default_dtype)
     yield Setting("torch.set_default_device", _modes, _put_back_modes, _shown_modes)
+    transforms: Any = c._functorch  # a call that raises within torch.compile, or an exporter, may leave some behind
+    yield Setting(
+        "torch.func (transforms that are open)",
+        transforms.get_dynamic_layer_stack_depth,
+        transforms.pop_dynamic_layer_stack_and_undo_to_depth,
+    )
     yield Setting("torch.set_num_threads", torch.get_num_threads, torch.set_num_threads)
     yield Setting("torch.set_grad_enabled", torch.is_grad_enabled, c._set_grad_enabled)
     yield Setting("torch.inference_mode", torch.is_inference_mode_enabled)
