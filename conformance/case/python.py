@@ -190,7 +190,12 @@ def _head(error: BaseException) -> str:
         places = re.findall(r'File "([^"]+)", line (\d+)', text)
         where = f" ({Path(places[-1][0]).name}:{places[-1][1]})" if places else ""
         return f"{lines[-1].removeprefix('RuntimeError: ')}{where}"
+    lines = [line for line in lines if not _PLACE_ALONE.fullmatch(line)] or lines
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+
+
+_PLACE_ALONE = re.compile(r"Exception from \S+:|Check '.*' failed at \S+:")
+"""A line that only says where in its own sources OpenVINO stops."""
 
 
 def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
