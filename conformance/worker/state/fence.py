@@ -109,7 +109,7 @@ class Fence:
         global _standing
         _standing = self
         self._now, self._loading = [], 0
-        self._functions.watch()
+        self._functions.extend()
         self._registries.watch()
 
     def end(self) -> list[Change]:
@@ -134,7 +134,7 @@ class Fence:
             self._loading -= 1
             if not self._loading:
                 self._look("loading")
-                self._functions.watch()
+                self._functions.extend()
                 self._registries.watch()
                 self._own.take()
                 self._judging.added = self._functions.added = False
