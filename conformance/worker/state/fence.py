@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -210,15 +210,12 @@ def _put_back(setting: Setting, before: Any) -> bool:
 # ---- the fence of the cell that is running ---------------------------------------------------------------
 
 _standing: Fence | None = None
-_lasting: Fence | None = None
 
 
+@cache
 def of_process() -> Fence:
     """The fence of a worker process, where nothing but cells of cases with the same Python runs."""
-    global _lasting
-    if _lasting is None:
-        _lasting = Fence()
-    return _lasting
+    return Fence()
 
 
 @contextlib.contextmanager
