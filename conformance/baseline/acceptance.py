@@ -12,7 +12,7 @@ from conformance.baseline.baseline_file import Entry, head, read, write
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id
 from conformance.baseline.change_causes import finished, same_processor
 from conformance.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
-from conformance.baseline.run_comparison import RunComparison, changes
+from conformance.baseline.run_comparison import RunComparison, compare_runs
 from conformance.errors import UserError, did_you_mean
 
 _NEAR = 5
@@ -49,7 +49,7 @@ def accept(
         first, entries = dump(head(after_run[0])), []
     lines = {entry.line["id"]: entry.line for entry in entries}
     before: Run = (json.loads(first), [expand(line) for line in lines.values()])
-    chosen = _choose(changes(before, after_run, selected, limits or Limits()), ids_or_patterns, kinds)
+    chosen = _choose(compare_runs(before, after_run, selected=selected, limits=limits), ids_or_patterns, kinds)
     _check_whole(after_run[0], chosen, new=not entries)
     reason = " ".join(because.split())
     _check_reason(chosen, reason)

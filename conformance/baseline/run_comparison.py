@@ -35,27 +35,17 @@ def compare_runs(
     after: Run,
     *,
     selected: Selected | None = None,
-    accuracy_factor: float = Limits.accuracy_factor,
-    accuracy_floor: float = Limits.accuracy_floor,
-    decibels: float = Limits.decibels,
-    slower_factor: float = Limits.slower_factor,
-    examples_factor: float = Limits.examples_factor,
+    limits: Limits | None = None,
 ) -> list[Change]:
-    """All changes from ``before`` to ``after``, by id; ``Limits`` says what the numbers mean.
+    """All changes from ``before`` to ``after``, by id.
 
     ``selected`` says which cells of ``before`` the later run was to run (None: all of them); others are not reported
     as vanished. Give a predicate over records rather than the ids that the later run planned: a case that was removed
     is not among these, and would vanish unseen. ``before`` may be a baseline; changes that it has accepted have
     ``accepted`` set, as long as they are still so. Raises UserError where a run has a cell twice.
     """
-    limits = Limits(accuracy_factor, accuracy_floor, decibels, slower_factor, examples_factor)
-    return changes(before, after, selected, limits)
-
-
-def changes(before: Run, after: Run, selected: Selected | None, limits: Limits) -> list[Change]:
-    """``compare_runs`` with its limits in one value."""
     old, new = by_id(before[1], "the earlier run"), by_id(after[1], "the later run")
-    comparison = RunComparison.of(before[0], after[0], limits)
+    comparison = RunComparison.of(before[0], after[0], limits or Limits())
     all_changes: list[Change] = []
     for name in sorted({*old, *new}):
         if name in new or _is_selected(selected, old[name]):

@@ -64,7 +64,8 @@ def _of_flags(flags: Sequence[str]) -> tuple[Callable[[Record], bool] | None, st
             given.setdefault(name, []).append(value)
             option = flag if flag.startswith("--") and not equals else ""
     limiting = [f"{name} {' '.join(given[name])}".strip() for name in _LIMITING if name in given]
-    limiting += [] if _with_all(words) else words
+    if not any(posixpath.basename(word.rstrip("/")) == "conformance" for word in words):  # the suite as a whole
+        limiting += words
     if limiting:
         note = f"the later run was limited by {', '.join(limiting)}: cells that it lacks are not told as vanished"
         return (lambda record: False), note
@@ -88,11 +89,6 @@ def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
         if value is not None and not have & wanted:
             return False
     return True
-
-
-def _with_all(words: Sequence[str]) -> bool:
-    """Return whether the suite was named as a whole; other names add to it."""
-    return any(posixpath.basename(word.rstrip("/")) == "conformance" for word in words)
 
 
 def _below(file: str, place: str) -> bool:

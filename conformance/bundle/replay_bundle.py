@@ -84,12 +84,7 @@ def replay(
     if libraries:
         for line in code.announced(bundle, chosen):
             on_library(line)
-    started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
-    limits = list(flags) if limited else []
-    head = {**environment(limits), "command": list(flags), "packed": bundle.environment}
-    writer = RunWriter(report, {"started": started, "environment": head})
-    start = time.monotonic()
+    writer, start = begin_run(report, bundle, flags, limited=limited), time.monotonic()
     absent = registry.absence(runtime)
     records = []
     with contextlib.ExitStack() as stack:
@@ -101,21 +96,31 @@ def replay(
             else:
                 answer = worker.call(run_entry, bundle.folder, entry, runtime, store, libraries, timeout=timeout)
                 record = _died(entry, runtime, answer) if isinstance(answer, Death) else answer
-            as_required(record, runtime, required)
-            allowed = libraries and bool(entry.code)
-            record.command = replay_command(str(bundle.folder), runtime, "-k", record.id, libraries=allowed)
-            records.append(record.as_dict())
+            records.append(conclude(record, bundle, entry, required=required, libraries=libraries))
             writer.add(records[-1])
             on_record(records[-1])
     writer.close(time.monotonic() - start)
     return records
 
 
-def as_required(record: Record, runtime: str, required: bool) -> None:
-    """Has a cell failed that was skipped, where ``--require`` says so."""
+def begin_run(report: Path, bundle: Bundle, flags: Sequence[str], *, limited: bool, **more: Any) -> RunWriter:
+    """Return what writes the run of a bundle's cells; ``more`` is what its header says besides."""
+    # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
+    limits = list(flags) if limited else []
+    head = {**environment(limits), "command": list(flags), "packed": bundle.environment, **more}
+    started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return RunWriter(report, {"started": started, "environment": head})
+
+
+def conclude(record: Record, bundle: Bundle, entry: Entry, *, required: bool, libraries: bool) -> dict[str, Any]:
+    """Return the record of a cell as it is written: with the command that replays it, and failed where it was skipped
+    and ``--require`` says that it is not to be."""
     if required and record.status == "skipped":
         record.status, record.error = "failed", "NotRun"
-        record.reason = f"--require: this host cannot run {runtime}: {record.reason}"
+        record.reason = f"--require: this host cannot run {record.runtime}: {record.reason}"
+    allowed, runtime = libraries and bool(entry.code), str(record.runtime)
+    record.command = replay_command(str(bundle.folder), runtime, "-k", record.id, libraries=allowed)
+    return record.as_dict()
 
 
 def chosen_of(bundle: Bundle, runtime: str, keep: Callable[[str], bool]) -> tuple[list[Entry], bool]:

@@ -17,6 +17,7 @@ from conformance.case.document import Document, Place, read_document
 from conformance.case.inconsistencies import inconsistencies
 from conformance.case.limits import CASES, NAME, PROBLEMS
 from conformance.case.onnx_interface import filled_in, with_shipped
+from conformance.disk.model_files import walk
 from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, harness_mistake, shown
 
 
@@ -35,7 +36,7 @@ def case_files(paths: Sequence[Path]) -> list[Path]:
 def no_case_file(folder: Path) -> str:
     """Return the sentence about a folder in which ``case_files`` finds nothing, with what is there."""
     folders, files = 0, 0
-    for _, _, names in _walk(folder, []):
+    for _, _, names in walk(folder):
         folders, files = folders + 1, files + len(names)
     there = f"{files} file{'s' * (files != 1)} of other names" if files else "no file"
     below = f" and the {folders - 1} folders below it" if folders > 2 else " and the folder below it" * (folders == 2)
@@ -44,24 +45,9 @@ def no_case_file(folder: Path) -> str:
 
 def _below(folder: Path) -> Iterator[Path]:
     unreadable: list[Path] = []
-    for top, folders, names in _walk(folder, unreadable):
+    for top, folders, names in walk(folder, lambda error: unreadable.append(Path(error.filename))):
         yield from (Path(top, name) for name in (*folders, *names) if name.lower().endswith((".yaml", ".yml")))
     yield from unreadable
-
-
-def _walk(folder: Path, unreadable: list[Path]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As ``os.walk``, also into links to folders, but into no folder twice, as where a link leads to one above it."""
-    seen: set[str] = set()
-
-    def note(error: OSError) -> None:
-        unreadable.append(Path(error.filename))
-
-    for top, folders, names in os.walk(folder, onerror=note, followlinks=True):
-        real = os.path.realpath(top)
-        folders[:] = [] if real in seen else sorted(folders)
-        if real not in seen:
-            seen.add(real)
-            yield top, folders, names
 
 
 def load(file: Path) -> list[Case]:

@@ -124,14 +124,10 @@ def _names(tree: ast.AST, text: str) -> Iterator[str]:
             raise ValueError(f"{shown(text)}: only + - * // % min max and comparisons are known, not {what}")
 
 
-_code: dict[str, CodeType] = {}
-
-
+@cache
 def _compiled(text: str) -> CodeType:
     """Kept apart from Expression, so that expressions can be pickled to a worker."""
-    if text not in _code:
-        _code[text] = compile(text, "<dims>", "eval")
-    return _code[text]
+    return compile(text, "<dims>", "eval")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -21,9 +21,7 @@ class Symbolic(Says):
     """Tensor inputs of the operator that the symbolic may ignore, each with the reason."""
 
 
-SymbolicOrFunction: TypeAlias = Annotated[
-    Symbolic, BeforeValidator(with_key("function"), json_schema_input_type=Symbolic | str)
-]
+SymbolicOrFunction: TypeAlias = Annotated[Symbolic, with_key("function", Symbolic | str)]
 """A symbolic, or its function alone."""
 
 
@@ -97,22 +95,15 @@ def _spell_out_exporter(value: object) -> object:
     return {"opsets": value} if isinstance(value, (int, list)) and not isinstance(value, bool) else value
 
 
+def _or_opsets(target: Any) -> BeforeValidator:
+    """Return what takes opsets alone for an export to these."""
+    return BeforeValidator(_spell_out_exporter, json_schema_input_type=target | list[int] | int)
+
+
 class Export(Says):
-    torchscript: (
-        Annotated[
-            TorchScript,
-            BeforeValidator(_spell_out_exporter, json_schema_input_type=TorchScript | list[int] | int),
-        ]
-        | None
-    ) = None
-    dynamo: (
-        Annotated[Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)]
-        | None
-    ) = None
-    onnx: (
-        Annotated[OnnxFile, BeforeValidator(_spell_out_exporter, json_schema_input_type=OnnxFile | list[int] | int)]
-        | None
-    ) = None
+    torchscript: Annotated[TorchScript, _or_opsets(TorchScript)] | None = None
+    dynamo: Annotated[Dynamo, _or_opsets(Dynamo)] | None = None
+    onnx: Annotated[OnnxFile, _or_opsets(OnnxFile)] | None = None
 
     @property
     def exporters(self) -> dict[Exporter, TorchScript | Dynamo | OnnxFile]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 from pydantic_core import core_schema
 
 from conformance.case import time_budget
@@ -73,9 +73,11 @@ def _text(pattern: str, otherwise: str, types: tuple[str, ...] = ("string",), sc
     return _Parsed(parse, types, f"^{schema or pattern}$")
 
 
-def with_key(key: str) -> Callable[[object], object]:
-    """Return what makes a text that stands alone the value of a key."""
-    return lambda value: {key: value} if isinstance(value, str) else value
+def with_key(key: str, written: Any) -> BeforeValidator:
+    """Return what makes a text that stands alone the value of a key; ``written`` is the type of what is allowed."""
+    return BeforeValidator(
+        lambda value: {key: value} if isinstance(value, str) else value, json_schema_input_type=written
+    )
 
 
 def _beside(value: object) -> str:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from conformance.case.dims import Expression
+from conformance.case.dims import Expression, Sizes
 from conformance.case.field_types import DottedName, Says, Size, Type, Word, with_key
 from conformance.case.limits import DRAWN, ENTRIES
 from conformance.errors import shown
@@ -19,6 +19,11 @@ class Between(Says):
 
     low: float | Size
     high: float | Size
+
+    def at(self, sizes: Sizes) -> tuple[float, float]:
+        """Return both ends at these sizes."""
+        low, high = (float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (self.low, self.high))
+        return low, high
 
     @model_validator(mode="after")
     def _ordered(self) -> Between:
@@ -101,7 +106,7 @@ class Values(Says):
 
 class Input(Says):
     type: Type
-    values: Annotated[Values, BeforeValidator(with_key("python"), json_schema_input_type=Values | str)] | None = None
+    values: Annotated[Values, with_key("python", Values | str)] | None = None
     """Where values come from; without it, floats are standard normal and bools random. Required for integers, since
     they may be indices."""
     as_: Word | None = Field(None, alias="as")
@@ -146,9 +151,7 @@ _STRUCTURE = {"type": "object", "propertyNames": {"not": {"enum": ["type", "valu
 
 
 _Structure: TypeAlias = list[Any] | Annotated[dict[str, Any], WithJsonSchema(_STRUCTURE)] | None
-InputOrType: TypeAlias = Annotated[
-    Input, BeforeValidator(with_key("type"), json_schema_input_type=Input | str | _Structure)
-]
+InputOrType: TypeAlias = Annotated[Input, with_key("type", Input | str | _Structure)]
 """An input, or its type alone. What holds several is taken apart before (``case.structure``)."""
 
 

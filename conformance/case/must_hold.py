@@ -159,9 +159,7 @@ class Output(Says):
 
     name: TensorName
     """The output's name in the graph."""
-    rows: Annotated[Rows, BeforeValidator(with_key("match"), json_schema_input_type=Rows | _InOrder)] = Rows(
-        match="in order"
-    )
+    rows: Annotated[Rows, with_key("match", Rows | _InOrder)] = Rows(match="in order")
     """``in order``, which goes without saying; ``in any order``: compare as a set of rows along the first axis (NMS,
     top-k with ties); rows of boxes: ``{match: iou, with: [scores, labels], at_least: 0.9}``."""
     indices_of: TensorName | None = None
@@ -187,7 +185,7 @@ class Output(Says):
         return self
 
 
-OutputOrName: TypeAlias = Annotated[Output, BeforeValidator(with_key("name"), json_schema_input_type=Output | str)]
+OutputOrName: TypeAlias = Annotated[Output, with_key("name", Output | str)]
 """An output, or its name alone."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from conformance.case.declaration import Case
-from conformance.checks.pool import Pool
+from conformance.checks.pool import InOrder, Pool
 from conformance.checks.runner import Runner
 from conformance.errors import UserError, harness_mistake
 from conformance.plan.catalogue import plan
@@ -104,7 +104,7 @@ def check_models(
             own = runner(worker)
             return lambda model, on_wait, following: _checked(model, lambda: check(worker, own, model))
 
-        pool = Pool(workers, driving, _InOrder(len(models)), dict(enumerate(models)), _failed)
+        pool = Pool(workers, driving, InOrder(range(len(models))), dict(enumerate(models)), _failed)
         stack.callback(pool.close)
         pool.start()
         start = last = time.monotonic()
@@ -129,18 +129,6 @@ def _checked(model: Model, check: Callable[[], CheckedModel]) -> CheckedModel:
 
 def _failed(model: Model, error: Exception) -> CheckedModel:
     return CheckedModel(model, refused=f"{model.file}: {harness_mistake('checking this model', error)}")
-
-
-class _InOrder:
-    """Hands out the numbers of models one after another, to whichever worker asks."""
-
-    def __init__(self, count: int) -> None:
-        self._numbers = iter(range(count))
-
-    def add(self, worker: object, /) -> None: ...
-
-    def take(self, worker: object, /, *, of_others: bool) -> int | None:
-        return next(self._numbers, None) if of_others else None
 
 
 def refused_alike(refused: Sequence[CheckedModel]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from conformance.case.onnx_header import header
 from conformance.case.recording import Recorded
 from conformance.checks.models import CellRun
 from conformance.checks.open_recorded import left_open
-from conformance.compare.recorded_values import Difference, difference, named_tensors
+from conformance.compare.recorded_values import difference, named_tensors
 from conformance.disk.onnx_models import serialized
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
 from conformance.disk.recorded_tensors import read_interface
@@ -149,7 +149,8 @@ def _check_set(
         raise Unavailable(
             f"{one.name}: {found.text}, which ONNX leaves open: {'; '.join(RULES[name] for name in rules)}"
         )
-    raise _judged(run, says, file, one, _wrong(found, one), got)
+    wrong = Stopped("compare", found.error, f"{one.name}: {found.text}", "runtime")
+    raise _judged(run, says, file, one, wrong, got)
 
 
 def _carried(one: RecordedSet) -> RecordedSet:
@@ -183,10 +184,6 @@ def _not_passed(runtime: str, odd: Sequence[str]) -> Unavailable:
     return Unavailable(
         f"{', '.join(odd)}: NumPy lacks it, and what is exchanged with {title} is not what was recorded"
     )
-
-
-def _wrong(found: Difference, one: RecordedSet) -> Stopped:
-    return Stopped("compare", found.error, f"{one.name}: {found.text}", "runtime")
 
 
 def _judged(

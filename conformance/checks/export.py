@@ -56,7 +56,7 @@ def check_export(run: CellRun) -> None:
                 findings += graph.assertions(entry, stored.facts)
         if findings:
             details: Details = {"findings": [finding.text for finding in findings]}
-            raise Stopped("check", findings[0].error, findings[0].text, findings[0].fault, details)
+            raise Stopped("check", findings[0].error, findings[0].text, "exporter", details)
         abstains = run.reference.abstains
         if abstains is not None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"

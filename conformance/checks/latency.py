@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,20 +39,6 @@ matrices took PyTorch's two threads 15 ms in place of 10 µs."""
 
 THROUGHPUT_SECONDS = 1.0
 """How long throughput is measured at each batch size."""
-
-
-class _Calls:
-    """A side that the host's clock measures."""
-
-    def __init__(self, name: str, call: Callable[[], object]) -> None:
-        self.name, self.run = name, call
-
-
-class _Device:
-    """A side that measures itself, by events on its device."""
-
-    def __init__(self, name: str, once: Callable[[], float]) -> None:
-        self.name, self.timed = name, once
 
 
 def check_latency(run: CellRun) -> None:
@@ -139,18 +126,19 @@ def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:
 
 @contextlib.contextmanager
 def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: Inputs) -> Iterator[Any]:
-    """Yield what is measured of a runtime: its session with these inputs, ready to be called."""
+    """Yield what is measured of a runtime, its session with these inputs: a call, to ``run`` by the host's clock, or
+    one that is ``timed`` by events on its device."""
     name = f"{runtime} {precision}" if runtime != "pytorch" else runtime
     if runtime == "pytorch":
-        yield _Calls(name, run.reference.caller(inputs))
+        yield SimpleNamespace(name=name, run=run.reference.caller(inputs))
         return
     with _session(run, runtime, precision, inputs) as session:
         if not registry.named(runtime).on_device:
-            yield _Calls(name, lambda: session.run(inputs))
+            yield SimpleNamespace(name=name, run=lambda: session.run(inputs))
             return
         timed: Any = session  # what runs on a device has a stopwatch
         with timed.stopwatch(inputs, transfers=entry.transfers) as once:
-            yield _Device(name, once)
+            yield SimpleNamespace(name=name, timed=once)
 
 
 @contextlib.contextmanager

@@ -18,12 +18,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from conformance.arrays import Array
+from conformance.case.must_hold import Fails
 from conformance.checks.verify import Verifier
 from conformance.depends.fingerprint import Fingerprints, host
 from conformance.depends.results import Keeping
-from conformance.errors import Stopped, attempt, lacks_memory, trouble_of_host
+from conformance.errors import Details, Stopped, attempt, lacks_memory, trouble_of_host
 from conformance.plan.cell import Cell
-from conformance.plan.expected import fails_as_declared, fault_as_declared
+from conformance.plan.expected import fails_as_declared
 from conformance.plan.settings import Settings
 from conformance.records.explanation import Explanation, Failure, explain
 from conformance.records.record import Record, Witness
@@ -45,10 +46,10 @@ class Outcomes:
 
     def is_declared(self, stop: Stopped) -> bool:
         """Return whether the case says that the whole cell fails like this."""
-        return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
+        return self._declared(stop) is not None
 
-    def _declared_fault(self, stop: Stopped) -> str | None:
-        return fault_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
+    def _declared(self, stop: Stopped) -> Fails | None:
+        return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
 
     # ---- exports ---------------------------------------------------------------------------------------------
 
@@ -87,11 +88,12 @@ class Outcomes:
         are the hashes of all models that are asked about."""
 
         def recall(stop: Stopped, example: Example) -> Explanation:
-            if not self.is_declared(stop):
+            declared = self._declared(stop)
+            if declared is None:
                 return ask(stop, example)
             if not self._settings.explain_declared:
-                fault = self._declared_fault(stop)
-                return explain(Failure(stop.stage, fault), (), {"unexplained": True} if fault is None else {})
+                details: Details = {"unexplained": True} if declared.fault is None else {}
+                return explain(Failure(stop.stage, declared.fault), (), details)
             key = self._key_of(stop, example, verify, (*models, record.fidelity))
             try:
                 return _explanation(self._keeping.get(self._folder, key))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,7 +226,7 @@ class _Watch:
         return step
 
     def _note(self, key: _Key, frame: FrameType) -> None:
-        around = list(_around(frame))
+        around = [one for one, _ in traceback.walk_stack(frame)][1:]
         if not any(_key(one.f_code) in self._called for one in around):
             makers = [one.f_locals for one in around if one.f_code.co_name in _SYMBOLIC]
             made = makers[0] if makers else {}
@@ -243,13 +244,6 @@ def _turn(ours: Mapping[int, int], theirs: Mapping[int, int]) -> tuple[int, int]
                 return when, before
             before = step
     return None
-
-
-def _around(frame: FrameType) -> Iterator[FrameType]:
-    outer = frame.f_back
-    while outer is not None:
-        yield outer
-        outer = outer.f_back
 
 
 def _key(code: CodeType) -> _Key:

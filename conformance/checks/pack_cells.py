@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +97,6 @@ def _seen(verify: Verifier, example: Example) -> Example:
     return example
 
 
-def _fed(model: Stored, inputs: Container[str]) -> list[str]:
-    """The graph's inputs that the case feeds, in graph order; a model exported without its parameters takes those as
-    inputs too."""
-    return [name for name in model.facts.inputs if name in inputs]
-
-
 def write_entry(
     run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[Example]
 ) -> Entry:
@@ -118,7 +112,8 @@ def write_entry(
     build = run.build(model, draws.sizes())
     libraries = write_model(place, model.file, run.libraries())
     plugins = write_model(place, model.file, build.options.plugins)
-    names = _fed(model, says.inputs)
+    # in the order of the graph; a model exported without its parameters takes those as inputs too
+    names = [name for name in model.facts.inputs if name in says.inputs]
     sets = []
     for index, example in enumerate(examples):
         declared_apart = _apart(cell, example.draw)

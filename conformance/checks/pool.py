@@ -3,10 +3,11 @@ thread."""
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -38,6 +39,18 @@ class Handing(Protocol):
 
     def take(self, worker: Any, /, *, of_others: bool) -> int | None:
         """Return the next job of a worker, or of others if it has none of its own; None where none is left."""
+
+
+class InOrder:
+    """Hand out jobs in their order, to whichever worker asks; none once time is up (``time.monotonic``)."""
+
+    def __init__(self, numbers: Iterable[int], deadline: float = math.inf) -> None:
+        self._numbers, self._deadline = iter(numbers), deadline
+
+    def add(self, worker: Any, /) -> None: ...
+
+    def take(self, worker: Any, /, *, of_others: bool) -> int | None:
+        return next(self._numbers, None) if of_others and time.monotonic() <= self._deadline else None
 
 
 class Pool(Generic[J, R]):

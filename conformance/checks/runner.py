@@ -192,14 +192,17 @@ class Runner:
         except Exception as error:  # such as no process for a worker; the record says so
             self._replace()
             name = type(error).__name__
-            return broken(cell, name, f"the cell could not be run: {_line(error)}", error), False
+            text = " ".join(str(error).split())[:500]
+            return broken(cell, name, f"the cell could not be run: {text}", error), False
         finally:
             self._begun = None
         if isinstance(answer, Death):
             record = died(cell, answer, self._settings.instructions)
         elif isinstance(answer, Ran) and answer.record.id == cell.id:
             record = answer.record
-            record.changed += [change.as_dict() for change in _left(self._worker.left)]
+            if self._worker.left:  # which it has ended, and itself
+                left = ", ".join(self._worker.left[:_NAMED])
+                record.changed.append(Change("processes", "leftover", "running", "left", after=left).as_dict())
             if fail_replaced(record, self._worker.patched):
                 record = settle(record, expectations(cell), self._settings.instructions)
         else:
@@ -227,16 +230,6 @@ def _empty_store(store: Path) -> tempfile.TemporaryDirectory[str]:
         store.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(dir=store.parent, prefix=UNFINISHED)
     return tempfile.TemporaryDirectory()
-
-
-def _left(processes: Sequence[str]) -> Iterator[Change]:
-    """Yield what a record says of the processes that a cell left running; the worker has ended them, and itself."""
-    if processes:
-        yield Change("processes", "leftover", "running", "left", after=", ".join(processes[:_NAMED]))
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:500]
 
 
 def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:

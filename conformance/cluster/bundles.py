@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import hashlib
 import json
 import tempfile
@@ -16,7 +16,7 @@ from conformance.bundle import code
 from conformance.bundle.bundle_files import CELLS, HEAD
 from conformance.bundle.bundle_layout import Bundle
 from conformance.bundle.entry import Entry
-from conformance.bundle.replay_bundle import as_required, chosen_of, id_of, record_of
+from conformance.bundle.replay_bundle import begin_run, chosen_of, conclude, id_of, record_of
 from conformance.cluster.coordinator import Cluster, Job
 from conformance.cluster.freight import Files
 from conformance.cluster.host_facts import RUNTIME
@@ -24,11 +24,8 @@ from conformance.cluster.run_description import Run
 from conformance.cluster.tasks import replay
 from conformance.cluster.workers import SchedulerLost
 from conformance.errors import Stopped, UserError
-from conformance.records.environment import environment
 from conformance.records.explanation import fail
 from conformance.records.record import Record
-from conformance.records.run_file import RunWriter
-from conformance.records.text import replay_command
 
 
 def replay_on(
@@ -66,25 +63,18 @@ def replay_on(
     records = []
     with (
         tempfile.TemporaryDirectory() as heads,
-        Cluster(address, store, tell, needs=[RUNTIME.format(runtime)]) as cluster,
+        contextlib.closing(Cluster(address, store, tell, needs=[RUNTIME.format(runtime)])) as cluster,
     ):
         cluster.connect()
         jobs = list(_jobs(bundle, chosen, runtime, Path(heads), arguments))
-        head = {**environment(list(flags) if limited else []), "command": list(flags), "packed": bundle.environment}
-        head["workers"] = {worker.name: worker.host for worker in cluster.fit}
-        started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        writer, start = RunWriter(report, {"started": started, "environment": head}), time.monotonic()
+        hosts = {worker.name: worker.host for worker in cluster.fit}
+        writer, start = begin_run(report, bundle, flags, limited=limited, workers=hosts), time.monotonic()
         finished = False
         try:
             for made in cluster.records(jobs, partial(_run, store), lost):
                 if made is not None:
-                    made.record.worker = made.worker
-                    as_required(made.record, runtime, required)
-                    allowed = libraries and bool(entries[made.cell].code)
-                    made.record.command = replay_command(
-                        str(bundle.folder), runtime, "-k", made.cell, libraries=allowed
-                    )
-                    records.append(made.record.as_dict())
+                    made.record.worker, entry = made.worker, entries[made.cell]
+                    records.append(conclude(made.record, bundle, entry, required=required, libraries=libraries))
                     writer.add(records[-1])
                     on_record(records[-1])
             finished = True

@@ -44,7 +44,8 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         roots = [str(below(root, entry)) for entry in run.roots]
         paths = os.pathsep.join([*roots, *filter(None, [os.environ.get("PYTHONPATH")])])
-        self._connection, theirs = Pipe()
+        self.connection, theirs = Pipe()
+        """Takes cells, pickled, that the process is to run, and has what it says of them."""
         with theirs:
             # In a session of its own: a Ctrl-C in the terminal is for the run, which then cancels its tasks.
             self._process = subprocess.Popen(
@@ -52,20 +53,7 @@ class Host:
                 cwd=folder, env={**os.environ, "PYTHONPATH": paths}, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-        self._connection.send((run, root, started_in))
-
-    def send(self, cells: bytes) -> None:
-        """Has it run these cells, which are pickled."""
-        self._connection.send_bytes(cells)
-
-    def poll(self, seconds: float) -> bool:
-        """Wait at most so many seconds for ``receive`` to have something."""
-        return self._connection.poll(seconds)
-
-    def receive(self) -> tuple[Any, ...]:
-        """Return what it says next; EOFError or OSError where it has ended."""
-        told: tuple[Any, ...] = self._connection.recv()
-        return told
+        self.connection.send((run, root, started_in))
 
     @property
     def ended(self) -> bool:
@@ -74,7 +62,7 @@ class Host:
 
     def end(self) -> None:
         """Ends it with all that it runs."""
-        self._connection.close()
+        self.connection.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -223,13 +211,13 @@ def _unfit(run: Run, worker: Worker, reason: str) -> Unfit:
 def _passed_on(host: Host, cells: bytes, worker: Worker, key: Any) -> list[tuple[str, bytes]]:
     bundles: list[tuple[str, bytes]] = []
     common = {"task": str(key), "address": worker.address}
-    host.send(cells)
+    host.connection.send_bytes(cells)
     while True:
-        while not host.poll(_LOOK):
+        while not host.connection.poll(_LOOK):
             if not _is_wanted(worker, key):
                 end()
                 return []
-        kind, *told = host.receive()
+        kind, *told = host.connection.recv()
         if kind == "done":
             return bundles
         if kind == "unfit":

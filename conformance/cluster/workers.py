@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from distributed import Client, LocalCluster
 
@@ -29,9 +29,6 @@ REFUSED = 3.0
 _LOOK = 2.0  # seconds between looks at which workers are there
 
 LOCAL = "local:"
-
-
-_Self = TypeVar("_Self", bound="Workers")
 
 
 class SchedulerLost(Exception):
@@ -88,12 +85,6 @@ class Workers:
         self.client: Client | None = None
         """The connection, once there is one."""
         self._seen = time.monotonic()
-
-    def __enter__(self: _Self) -> _Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def fit(self) -> list[Worker]:

@@ -28,13 +28,12 @@ def limits(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where something got worse and is not accepted."""
-    from conformance.baseline import compare_runs, environment_changes, gate, lines, load, selection_of
+    from conformance.baseline import Limits, compare_runs, environment_changes, gate, lines, load, selection_of
 
     before, after = load(given.before), load(given.after)
     selected, note = selection_of(after[0])
-    changes = compare_runs(
-        before, after, selected=selected, accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor
-    )
+    limits = Limits(accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor)
+    changes = compare_runs(before, after, selected=selected, limits=limits)
     for line in (*environment_changes(before, after), *([note] if note else [])):
         tell(line)
     for line in lines(changes, shutil.get_terminal_size((120, 40)).columns):

@@ -60,7 +60,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
     specials = {} if given.specials else {"specials": False}
     return {
         "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
-        "runtimes": ["onnxruntime", *filter(_installed, WITNESSES)],
+        "runtimes": ["onnxruntime", *(name for name in WITNESSES if registry.absence(name) is None)],
         **({"inputs": inputs} if inputs else {}), **specials,
         "precisions": {word: {} for word in precisions if word != "fp32"},
     }  # fmt: skip
@@ -95,10 +95,6 @@ def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, A
         raise UserError(f"{file}: there is no recorded data beside it that fits; --data PATH says where it is")
     names = [Path(os.path.relpath(place, file.parent)).as_posix() for place in places]
     return {"recorded": {"data": names, "only": bool(given.recorded)}} if names else {}
-
-
-def _installed(runtime: str) -> bool:
-    return registry.absence(runtime) is None
 
 
 def case_of(model: Model, said: dict[str, Any]) -> Case:

@@ -53,24 +53,20 @@ def run(given: argparse.Namespace) -> int:
         tell(f"{record['status']:8} {record['id']}")
 
     bundle = Bundle(given.bundle)
+    how: dict[str, Any] = {
+        "keep": lambda id: given.words in id, "timeout": given.cell_timeout, "required": given.require,
+        "require_provider": given.require_provider, "libraries": given.allow_libraries, "flags": sys.argv[1:],
+        "on_record": show,
+    }  # fmt: skip
     if given.cluster is not None:
         try:  # by its name: a host that runs bundles has nothing of what is imported there
             replay_on = importlib.import_module("conformance.cluster.bundles").replay_on
         except ImportError as error:
             text = f"--cluster needs Dask ({error}): pip install 'onnx-export-conformance[cluster]'"
             raise UserError(text) from None
-        records = replay_on(
-            given.cluster, bundle, given.runtime, given.report, given.store, keep=lambda id: given.words in id,
-            timeout=given.cell_timeout, required=given.require, require_provider=given.require_provider,
-            libraries=given.allow_libraries,
-            flags=sys.argv[1:], tell=tell, on_record=show,
-        )  # fmt: skip
+        records = replay_on(given.cluster, bundle, given.runtime, given.report, given.store, tell=tell, **how)
     else:
-        records = replay(
-            bundle, given.runtime, given.report, given.store / "engines", keep=lambda id: given.words in id,
-            timeout=given.cell_timeout, required=given.require, require_provider=given.require_provider,
-            libraries=given.allow_libraries, flags=sys.argv[1:], on_library=tell, on_record=show,
-        )  # fmt: skip
+        records = replay(bundle, given.runtime, given.report, given.store / "engines", on_library=tell, **how)
     for line in summary(records, shutil.get_terminal_size((120, 40)).columns):
         tell(line)
     tell(f"the run is in {given.report}")

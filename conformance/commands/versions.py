@@ -121,7 +121,7 @@ def _of_torch(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
 
 
 def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namespace) -> int:
-    from conformance.baseline import compare_runs, gate, lines, load
+    from conformance.baseline import Limits, compare_runs, gate, lines, load
     from conformance.records import matrix
 
     runs = []
@@ -133,7 +133,9 @@ def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namesp
     width = shutil.get_terminal_size((120, 40)).columns
     worse = any(record["status"] in ("failed", "xpassed") for _, (_, records) in runs for record in records)
     for (before, old), (after, new) in itertools.pairwise(runs):
-        changes = compare_runs(old, new, slower_factor=math.inf)  # durations of one run each say little
+        changes = compare_runs(
+            old, new, limits=Limits(slower_factor=math.inf)
+        )  # durations of one run each say little
         tell(f"from {before} to {after}:")
         for line in lines(changes, width):
             tell(f"  {line}")

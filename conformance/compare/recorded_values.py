@@ -68,7 +68,7 @@ def _difference(got: Any, wanted: Any, rtol: float, atol: float, called: str) ->
 
 
 def _of_arrays(got: Array, wanted: Array, rtol: float, atol: float, called: str) -> Difference | None:
-    if _is_text(wanted):
+    if wanted.dtype == object or wanted.dtype.kind in "US":
         got, wanted = got.astype(object), wanted.astype(object)
     elif got.dtype != wanted.dtype:
         return Difference("WrongDtype", f"{called} is {got.dtype} instead of {wanted.dtype}")
@@ -104,7 +104,3 @@ def _beyond(got: Array, wanted: Array, rtol: float, atol: float) -> Array:
         ratios = np.abs(one - other) / np.maximum(limit, np.finfo(np.float64).tiny)
         far: Array = np.where(alike, 0.0, np.where(np.isfinite(one) & np.isfinite(other), ratios, np.inf))
     return far
-
-
-def _is_text(array: Array) -> bool:
-    return array.dtype == object or array.dtype.kind in "US"

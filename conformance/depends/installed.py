@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from conformance.records.environment import versions
+from conformance.worker.uses.whose import has_distributions
 
 _NAMES = ("site-packages", "dist-packages", "lib-dynload")
 _ARCHIVES = (".zip", ".egg", ".whl", ".pex")
@@ -31,11 +32,7 @@ def is_installed(root: Path) -> bool:
         return True
     if os.path.realpath(root) in {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}:
         return True
-    try:
-        with os.scandir(root) as entries:
-            return any(entry.name.endswith(".dist-info") for entry in entries)
-    except OSError:  # it is not there, or no folder
-        return False
+    return has_distributions(str(root))
 
 
 def python_below(folder: Path) -> Iterator[str]:

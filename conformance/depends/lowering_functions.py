@@ -15,7 +15,7 @@ import ast
 import hashlib
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,9 +108,6 @@ LOADED = "when loaded"
 WHOLE = "the whole file"
 AS_IT_IS = "*"
 """The hash of the file's content: where it is the same, so is each part."""
-
-Parts = Mapping[str, str]
-"""By name the hash of a part's text."""
 
 
 @dataclass

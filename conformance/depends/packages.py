@@ -301,9 +301,3 @@ def read() -> None:
     base()
     for root in _roots():
         _owners_below(root)
-
-
-def forget() -> None:
-    """Forget what is known of installations, as where packages were installed meanwhile."""
-    for function in (_content, _metadata, base, root_of, of_start, of_metadata, _root_of, _owners_below):
-        function.cache_clear()

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def lock(handle: int, *, shared: bool = False) -> bool | None:
+def lock(handle: int) -> bool | None:
     """Locks an open file at once. False where another process has it, None where it cannot be locked at all."""
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:

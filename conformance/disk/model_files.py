@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,21 +69,27 @@ def _files(path: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and those below it, also where links lead, but of no folder twice."""
-    seen: set[str] = set()
-    for top, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(top)
-        if real in seen:
-            folders[:] = []
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith((".", RECORDED)))
+    for top, folders, names in walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", RECORDED))]
         yield from (Path(top, name) for name in sorted(names))
+
+
+def walk(
+    folder: Path, failed: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As ``os.walk``, also into links to folders, but into no folder twice, as where a link leads to one above it."""
+    seen: set[str] = set()
+    for top, folders, names in os.walk(folder, onerror=failed, followlinks=True):
+        real = os.path.realpath(top)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real not in seen:
+            seen.add(real)
+            yield top, folders, names
 
 
 def distinct_names(files: Sequence[Path]) -> list[str]:
     """Return a name for each file: its own, with as many folders before it as distinguish it from the others."""
-    names, parts = [""] * len(files), [_parts(file) for file in files]
+    names, parts = [""] * len(files), [(*file.absolute().parts[1:-1], file.stem) for file in files]
     left, length = list(range(len(files))), 1
     while left:
         for at in left:
@@ -99,10 +105,6 @@ def distinct_names(files: Sequence[Path]) -> list[str]:
             names[at] = f"{name}_{number}"
         used.add(names[at])
     return names
-
-
-def _parts(file: Path) -> tuple[str, ...]:
-    return (*file.absolute().parts[1:-1], file.stem)
 
 
 def _word(text: str) -> str:

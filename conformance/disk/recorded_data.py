@@ -26,7 +26,6 @@ from conformance.disk.model_files import RECORDED
 from conformance.disk.recorded_tensors import Interface, Kind, Value, dtype_of, read_value
 from conformance.errors import UserError
 
-SUFFIXES = (".npz", ".pb", ".json")
 MOST = 64
 """Sets that are used of one model."""
 _PART = re.compile(r"(input|output)_(\d{1,6})\.pb")

@@ -140,17 +140,13 @@ def _named(data: memoryview, kind: Kind, depth: int = 0) -> tuple[str, Value]:
         _, held = _named(_message(single.get(5)), Kind("sequence"), depth + 1)
         values = held if isinstance(held, list) else []
         return name, dict(zip(words or keys, values, strict=False))
-    kinds = _HOLDS[kind.what]
-    elements = [_named(_message(value), Kind(kinds[key]), depth + 1)[1] for key, value in said if key in kinds]
+    elements = [_named(_message(value), Kind(_HELD[key]), depth + 1)[1] for key, value in said if key in _HELD]
     if kind.what == "sequence":
         return name, elements
     return name, elements[0] if elements else None
 
 
-_HOLDS = {
-    "sequence": {3: "tensor", 5: "sequence", 6: "map", 7: "optional"},
-    "optional": {3: "tensor", 5: "sequence", 6: "map", 7: "optional"},
-}
+_HELD = {3: "tensor", 5: "sequence", 6: "map", 7: "optional"}
 """The fields of ``SequenceProto`` and ``OptionalProto`` that hold values, with their kinds."""
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,6 +87,20 @@ def leave() -> None:
     """Takes back what this process told by ``use``."""
     while _used:
         _used.popitem()[1].close()
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write an entry of a folder, which is in use from then on, whole or not at all; OSError where that cannot be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    use(file.parent)
+    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=UNFINISHED)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        Path(unfinished).replace(file)
+    except OSError:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
 
 
 def touch(entry: Path) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.stores import UNFINISHED, touch, use
+from conformance.disk.stores import touch, use, write_whole
 
 
 class KeptValues:
@@ -43,15 +41,7 @@ class KeptValues:
             return
         with contextlib.suppress(OSError, ValueError, TypeError):
             data = json.dumps(value).encode()
-            self._folder.mkdir(parents=True, exist_ok=True)
-            use(self._folder)
-            descriptor, unfinished = tempfile.mkstemp(dir=self._folder, prefix=UNFINISHED)
-            try:
-                with os.fdopen(descriptor, "wb") as stream:
-                    stream.write(_seal(key, data) + b"\n" + data)
-                Path(unfinished).replace(self._folder / key)
-            except OSError:
-                Path(unfinished).unlink(missing_ok=True)
+            write_whole(self._folder / key, _seal(key, data) + b"\n" + data)
 
 
 def _seal(key: str, data: bytes) -> bytes:

@@ -29,6 +29,7 @@ from conformance.draft.guessed_inputs import (
     called,
     fitting,
     names_of,
+    no_input,
     padding_of,
     parameters,
     sizes_of,
@@ -100,8 +101,7 @@ def draft_of(
     guesses, keywords, sizes = _fitting(module, needed, known, known_sizes, seconds)
     odd = next((name for name in dims if name not in sizes), None)
     if odd is not None:
-        text = f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}"
-        raise Stopped("declare", "NoInput", text, "case")
+        raise no_input(f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}")
     return tried(module, guesses, keywords, sizes, dims), sizes
 
 
@@ -138,9 +138,7 @@ def _first_size(name: str, said: str) -> int:
         sizes = list(found.values({}))[:2]
     except (ValueError, NameError):
         how = f"write --dim {name}=1..8, or {name}=16..64 step 16"
-        raise Stopped(
-            "declare", "NoInput", f"--dim {name}: {shown(said)} is no range of sizes; {how}", "case"
-        ) from None
+        raise no_input(f"--dim {name}: {shown(said)} is no range of sizes; {how}") from None
     return int(sizes[-1])
 
 
@@ -179,17 +177,14 @@ def _read_type(module: Any, name: str, text: str) -> Guess:
     """The type that the user says an input has; Stopped where it is none, or forward takes no such input."""
     taken = inspect.signature(module.forward).parameters
     if name not in taken and not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken.values()):
-        text = f"forward takes no input {shown(name)}{did_you_mean(name, taken)}"
-        raise Stopped("declare", "NoInput", text, "case")
+        raise no_input(f"forward takes no input {shown(name)}{did_you_mean(name, taken)}")
     try:
         kind, values = _typed(text)
     except ValueError as error:
-        raise Stopped("declare", "NoInput", f"{name}: {_first_problem(error)}", "case") from None
+        raise no_input(f"{name}: {_first_problem(error)}") from None
     sizes = list(map(str, kind.shape))
     if not all(re.fullmatch(r"\w+", size) for size in sizes):
-        raise Stopped(
-            "declare", "NoInput", f"{name}: sizes are numbers or names here, as in float32[batch, 8]", "case"
-        )
+        raise no_input(f"{name}: sizes are numbers or names here, as in float32[batch, 8]")
     whole = kind.dtype.startswith(("int", "uint"))
     if values is None and "mask" in name and (whole or kind.dtype == "bool"):
         return Guess(f"{kind.dtype}[{', '.join(sizes)}]", why=PADDING, values=padding_of(name))

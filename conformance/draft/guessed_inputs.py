@@ -33,6 +33,11 @@ PADDING = "a padding mask, no row of which is hidden whole"
 _IDS = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?)$")
 
 
+def no_input(text: str) -> Stopped:
+    """Return how a draft ends of whose inputs something is not known."""
+    return Stopped("declare", "NoInput", text, "case")
+
+
 @dataclass(frozen=True)
 class Guess:
     """The type of an input, where its values come from, and why."""
@@ -168,7 +173,7 @@ def parameters(module: Any) -> Iterator[dict[str, bool]]:
         return
     main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
     if not main:
-        raise Stopped("declare", "NoInput", "the inputs of forward cannot be guessed; give them with --input", "case")
+        raise no_input("the inputs of forward cannot be guessed; give them with --input")
     names = {one.name for one in known}
     found = [main, *(["attention_mask"] if main == "input_ids" and "attention_mask" in names else [])]
     yield dict.fromkeys(found, True)
@@ -307,8 +312,7 @@ def fitting(
         if time.monotonic() > deadline:
             break
     how = f"--input {names[0]}='{'int64[batch, seq]' if _IDS.search(names[0]) else 'float32[batch, 8]'}'"
-    text = f"the module runs with no inputs that were tried ({first}); say them, as in {how}"
-    raise Stopped("declare", "NoInput", text, "case")
+    raise no_input(f"the module runs with no inputs that were tried ({first}); say them, as in {how}")
 
 
 def _first_tries(guess: Guess) -> list[Guess]:

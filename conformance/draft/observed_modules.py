@@ -15,6 +15,7 @@ from unittest import mock
 
 from conformance.case.python import Folder, describe
 from conformance.draft.drafting import Draft, Request, building
+from conformance.draft.guessed_inputs import no_input
 from conformance.draft.recorded_inputs import KEPT, Call, call_of, is_plain
 from conformance.draft.submodules import from_calls
 from conformance.errors import Stopped, UserError, attempt
@@ -185,10 +186,6 @@ def _draft_observed(one: _Module, recorder: _Recorder, folder: Path, own: str, s
     return refused(whys[-1] if whys else "it was there before the script ran")
 
 
-def _stop(text: str) -> Stopped:
-    return Stopped("declare", "NoInput", text, "case")
-
-
 def _dotted(kind: Any, script: Path) -> str:
     """The shortest name of a class or function: torch.nn.Linear, not torch.nn.modules.linear.Linear."""
     if kind.__module__ == "__main__":
@@ -204,7 +201,7 @@ def _name_maker(frame: FrameType | None, module: Any, script: Path) -> str:
     if frame is None or _is_init(frame, module):
         kind = type(module)
         if kind.__module__ == "__main__" and "__main__" not in script.read_text(encoding="utf-8"):
-            raise _stop(
+            raise no_input(
                 f"it is defined in {script.name}, which would run again where it is imported: put what it runs "
                 'below if __name__ == "__main__":'
             )
@@ -212,7 +209,7 @@ def _name_maker(frame: FrameType | None, module: Any, script: Path) -> str:
     name, known = frame.f_code.co_name, frame.f_globals
     function = known.get(name)
     if not callable(function) or getattr(inspect.unwrap(function), "__code__", None) is not frame.f_code:
-        raise _stop(f"it was made in {name}, which is no function of a module")
+        raise no_input(f"it was made in {name}, which is no function of a module")
     return _dotted(function, script)
 
 
@@ -240,7 +237,7 @@ def _same(built: Any, seen: Any) -> None:
     own, others = shapes(built), shapes(seen)
     if own != others:
         differ = sorted({*own.items()} ^ {*others.items()}, key=str)
-        raise _stop(f"made again it has other weights ({differ[0][0]}): it was changed after it was made")
+        raise no_input(f"made again it has other weights ({differ[0][0]}): it was changed after it was made")
 
 
 @dataclass
@@ -275,7 +272,7 @@ class _Said:
             file = f"{self.stem}.json"
             self.files[file] = value.to_json_string()
             return {"file": file, "of": _dotted(type(value), self.script)}
-        raise _stop(f"it was made with {name}, a {type(value).__name__}, which a case cannot say")
+        raise no_input(f"it was made with {name}, a {type(value).__name__}, which a case cannot say")
 
 
 def _equal(one: Any, other: Any) -> bool:

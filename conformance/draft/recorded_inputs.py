@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.draft.guessed_inputs import PADDING, Constant, Guess, padding_of
-from conformance.errors import Stopped
+from conformance.draft.guessed_inputs import PADDING, Constant, Guess, no_input, padding_of
 
 KEPT = 8
 """Calls of a module that are looked at."""
@@ -83,8 +82,8 @@ def _read_value(name: str, value: Any) -> Any:
         return type(value)(_read_value(f"{name}.{index}", one) for index, one in enumerate(value))
     if type(value) is dict and all(isinstance(key, str) for key in value):
         return {key: _read_value(f"{name}.{key}", one) for key, one in value.items()}
-    text = f"{name} is a {type(value).__name__}, which a case says by hand, as {{new: package.Class, with: ...}}"
-    raise Stopped("declare", "NoInput", text, "case")
+    kind = type(value).__name__
+    raise no_input(f"{name} is a {kind}, which a case says by hand, as {{new: package.Class, with: ...}}")
 
 
 def _tensor(name: str, value: Any) -> Seen:
@@ -92,7 +91,7 @@ def _tensor(name: str, value: Any) -> Seen:
 
     if value.is_quantized or value.is_complex() or value.is_sparse:
         kind = "quantized" if value.is_quantized else "complex" if value.is_complex() else "sparse"
-        raise Stopped("declare", "NoInput", f"{name} is a {kind} tensor, which a case cannot say", "case")
+        raise no_input(f"{name} is a {kind} tensor, which a case cannot say")
     numbers = value.detach().to("cpu")
     levels: tuple[float, ...] = ()
     low = high = 0.0

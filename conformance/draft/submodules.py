@@ -45,9 +45,10 @@ def parts(request: Request, levels: int) -> list[Part]:
                 first.setdefault(type(part), (path, part))
                 counts[type(part)] = counts.get(type(part), 0) + 1
         calls = {path: _calls(module, part, whole, runs) for path, part in first.values()}
-        given = {name: tuple(run[name] for run in runs) for name in whole.dims}
+        given = {name: tuple(run[name] for run in runs) for name in whole.dims if len(runs) > 1}
         drafts = (
-            (path, part, _draft(part, calls[path], given if len(runs) > 1 else {})) for path, part in first.values()
+            (path, part, from_calls(part, own, given) if isinstance(own := calls[path], list) else own)
+            for path, part in first.values()
         )
         return [Part(path, type(part).__name__, counts[type(part)], draft) for path, part, draft in drafts if draft]
 
@@ -86,12 +87,6 @@ def _calls(module: Any, part: Any, whole: Draft, runs: list[dict[str, int]]) -> 
         hook.remove()
     known = [one for one in calls if isinstance(one, Call)]
     return known if len(known) == len(calls) else next(one for one in calls if isinstance(one, str))
-
-
-def _draft(part: Any, calls: list[Call] | str | None, given: Mapping[str, tuple[int, ...]]) -> Draft | str | None:
-    if not isinstance(calls, list):
-        return calls
-    return from_calls(part, calls, given)
 
 
 def from_calls(module: Any, calls: list[Call], given: Mapping[str, tuple[int, ...]] | None = None) -> Draft | str:

@@ -20,6 +20,7 @@ from typing import Any
 from conformance.case.made import value_of
 from conformance.case.python import Folder
 from conformance.draft.drafting import Draft, Request, building, class_of_configuration, draft_module
+from conformance.draft.guessed_inputs import no_input
 from conformance.errors import Stopped, attempt, summarize
 
 LAYERS, HEADS, WIDTH, WORDS, EXPERTS, SIDE = 2, 4, 32, 99, 4, 64
@@ -91,8 +92,7 @@ def _draft_if_small(request: Request) -> Draft:
     """Return the draft of a module. Raises Stopped for one whose weights would fill the memory."""
     count = attempt(partial(weights, request))
     if not isinstance(count, Exception) and count > MOST_WEIGHTS:
-        text = f"{request.module} has {count:,} weights as small as it could be made; give sizes by --with"
-        raise Stopped("declare", "NoInput", text, "case")
+        raise no_input(f"{request.module} has {count:,} weights as small as it could be made; give sizes by --with")
     return draft_module(request, SECONDS_EACH)
 
 
@@ -181,7 +181,7 @@ def _fewer_words(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     left = iter(range(min(words, WORDS) - 1, 0, -1))
     beyond = {name: value for name, value in numbers.items() if _TOKEN.search(name) and max(_flat(value)) >= WORDS}
     tokens = {name: _each(value, lambda _: next(left, 0)) for name, value in beyond.items()} if known else {}
-    return {**{name: _each(value, lambda one: min(one, WORDS)) for name, value in known.items()}, **tokens}
+    return {**_at_most(WORDS, known), **tokens}
 
 
 def _fewer_layers(numbers: Numbers, known: Numbers) -> dict[str, Any]:
@@ -196,14 +196,11 @@ def _fewer_layers(numbers: Numbers, known: Numbers) -> dict[str, Any]:
 
 def _fewer_experts(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     at_once = {name: value for name, value in numbers.items() if known and _PER_TOKEN.search(name)}
-    return {
-        **{name: _each(value, lambda one: min(one, EXPERTS)) for name, value in known.items()},
-        **{name: _each(value, lambda one: min(one, 2)) for name, value in at_once.items()},
-    }
+    return {**_at_most(EXPERTS, known), **_at_most(2, at_once)}
 
 
 def _shorter_sides(_: Numbers, known: Numbers) -> dict[str, Any]:
-    return {name: _each(value, lambda one: min(one, SIDE)) for name, value in known.items()}
+    return _at_most(SIDE, known)
 
 
 def _narrow(numbers: Numbers, known: Numbers) -> dict[str, Any]:
@@ -216,7 +213,7 @@ def _narrow(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     most = max((value for value in heads.values() if isinstance(value, int)), default=1)
     return {
         **{name: _each(value, lambda size: size // by) for name, value in wide.items()},
-        **{name: _each(value, lambda size: min(size, WIDTH // HEADS)) for name, value in of_heads.items()},
+        **_at_most(WIDTH // HEADS, of_heads),
         **{name: _fewer_heads(value, most) for name, value in heads.items()},
     }
 
@@ -245,6 +242,10 @@ def _kind(name: str) -> str | None:
 def _is_number(value: Any) -> bool:
     several = value if isinstance(value, (list, tuple)) else [value]
     return bool(several) and all(isinstance(one, int) and not isinstance(one, bool) for one in several)
+
+
+def _at_most(most: int, numbers: Numbers) -> dict[str, Any]:
+    return {name: _each(value, lambda one: min(one, most)) for name, value in numbers.items()}
 
 
 def _each(value: Any, change: Callable[[int], int]) -> Any:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from conformance.draft.guessed_inputs import Guess, Tree, called, guesses_in, replaced
+from conformance.draft.guessed_inputs import Guess, Tree, called, guesses_in, no_input, replaced
 from conformance.draft.recorded_inputs import AS_SEEN
-from conformance.errors import Stopped, attempt
+from conformance.errors import attempt
 from conformance.export.dispatch import operator_mode
 
 Takes = Callable[[int, Mapping[str, int]], bool]
@@ -50,7 +50,7 @@ def with_numbers(
             if wider is None and not guess.why:
                 how = f"--input {name}='{{type: {guess.type}, values: {{integers: {{low: 0, high: 9}}}}}}'"
                 text = f"no range of whole numbers was found that the module takes as {name}; say its values: {how}"
-                raise Stopped("declare", "NoInput", text, "case")
+                raise no_input(text)
             closed = dataclasses.replace(guess, open=False)
             found[name] = replaced(found[name], guess, closed if wider is None else wider)
     return found

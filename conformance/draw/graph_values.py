@@ -15,7 +15,7 @@ from conformance.draw.sites import NoValues, Rule, Site
 from conformance.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabulary, words_of
 from conformance.errors import attempt, or_else
 from conformance.onnxgraph.purposes import Use, uses
-from conformance.onnxgraph.reads import OWN, held, nodes, opset_of
+from conformance.onnxgraph.reads import OWN, copy_of, held, nodes, opset_of
 from conformance.runtimes.inferred import inferred
 
 if TYPE_CHECKING:
@@ -126,10 +126,7 @@ class GraphValues:
 
 def _sizes_inside(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the tensors of a model whose shape is known where the inputs have these shapes."""
-    from onnx import ModelProto as Model
-
-    copy = Model()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     for value in copy.graph.input:
         if value.name in shapes and value.type.HasField("tensor_type"):
             del value.type.tensor_type.shape.dim[:]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.draw.sites import NoValues, Site
+from conformance.draw.sites import NoValues, Rule, Site
 
 # ---- axes ------------------------------------------------------------------------------------------------------
 
@@ -106,16 +106,14 @@ def index(site: Site) -> Array | None:
     return None if not size else site.draw(-size, size - 1)
 
 
-def row(site: Site) -> Array | None:
-    """Rows of the first input, for operators that take no negative ones."""
-    size = site.dim(0, 0)
-    return None if not size else site.draw(0, size - 1)
+def below(place: int, axis: int) -> Rule:
+    """Make indices along an axis of another input, for operators that take no negative ones."""
 
+    def rule(site: Site) -> Array | None:
+        size = site.dim(place, axis)
+        return None if not size else site.draw(0, size - 1)
 
-def other_row(site: Site) -> Array | None:
-    """Rows of the first input of the node for an operator that has the table as its second one."""
-    size = site.dim(1, 0)
-    return None if not size else site.draw(0, size - 1)
+    return rule
 
 
 def once_along(site: Site) -> Array | None:
@@ -157,11 +155,6 @@ def tuples_once(site: Site) -> Array | None:
         return None if 0 in sizes else tuples(site)
     places = site.rng.permutation(all_places)[:count]
     return np.stack(np.unravel_index(places, sizes), -1).reshape(site.shape) if sizes else np.zeros(site.shape)
-
-
-def classes(site: Site) -> Array | None:
-    size = site.dim(0, 1)
-    return None if not size else site.draw(0, size - 1)
 
 
 def k(site: Site) -> Array | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs, equal
 from conformance.case.declaration import Case
-from conformance.case.dims import Expression, Sizes
+from conformance.case.dims import Sizes
 from conformance.case.inputs import Between
 
 
@@ -71,6 +71,6 @@ def smaller(arrays: Mapping[str, Array], size: int) -> Iterator[tuple[int, dict[
 def _inside(array: Array, between: Between | None, sizes: Sizes) -> bool:
     if between is None:
         return array.dtype.kind in "fb"
-    low, high = (float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (between.low, between.high))
+    low, high = between.at(sizes)
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return not finite.size or bool(low <= finite.min() and finite.max() <= high)

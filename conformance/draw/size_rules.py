@@ -177,11 +177,11 @@ def region(site: Site) -> Array | None:
 # ---- lengths ---------------------------------------------------------------------------------------------------
 
 
-def lengths(axis: int) -> Rule:
-    """Lengths of sequences, each of at least one and at most the size of an axis of the first input."""
+def lengths(axis: int, place: int = 0) -> Rule:
+    """Lengths of sequences, each of at least one and at most the size of an axis of another input."""
 
     def rule(site: Site) -> Array | None:
-        size = site.dim(0, axis)
+        size = site.dim(place, axis)
         return None if not size else site.draw(1, size)
 
     return rule
@@ -189,11 +189,6 @@ def lengths(axis: int) -> Rule:
 
 def lengths_of_reversal(site: Site) -> Array | None:
     size = site.dim(0, site.attribute("time_axis", 0))
-    return None if not size else site.draw(1, size)
-
-
-def key_lengths(site: Site) -> Array | None:
-    size = site.dim(1, -2)
     return None if not size else site.draw(1, size)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array, same_dtype
-from conformance.case.dims import Expression, Sizes
+from conformance.case.dims import Sizes
 from conformance.case.inputs import Between, Input, Normal, Values
 from conformance.case.python import call
 
@@ -97,12 +97,8 @@ def _exactly(numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.array(numbers), count).reshape(shape)
 
 
-def _end(end: float | Expression, sizes: Sizes) -> float:
-    return float(end(sizes)) if isinstance(end, Expression) else float(end)
-
-
 def _read_ends(between: Between, sizes: Sizes) -> tuple[float, float]:
-    low, high = _end(between.low, sizes), _end(between.high, sizes)
+    low, high = between.at(sizes)
     if low > high:
         raise ValueError(f"values: the range {between.low}..{between.high} is empty at {dict(sizes)}")
     return low, high

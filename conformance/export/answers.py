@@ -8,8 +8,6 @@ import contextlib
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array, Inputs
-from conformance.disk.stores import UNFINISHED, touch, use
+from conformance.disk.stores import touch, use, write_whole
 from conformance.verdict.example import Draw, Effort
 
 LARGEST = 16 * 2**20
@@ -149,17 +147,7 @@ class KeptAnswers:
         }
         head = json.dumps(told).encode()
         data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-        folder = file.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        use(folder)
-        descriptor, unfinished = tempfile.mkstemp(dir=folder, prefix=UNFINISHED)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(_seal(data) + b"\n" + data)
-            Path(unfinished).replace(file)
-        except OSError:
-            Path(unfinished).unlink(missing_ok=True)
-            raise
+        write_whole(file, _seal(data) + b"\n" + data)
 
     def _read(self, file: Path) -> None:
         """OSError, or ValueError, KeyError or TypeError for what is not as it was written."""

@@ -105,7 +105,8 @@ def take_tensors(module: Any, case: Case, folder: Folder) -> None:
         text = "lists, mappings and constants as inputs, clones and returns need a forward that is not scripted"
         raise Stopped("declare", "Scripted", text, "case")
     own, writer = type(module), _Writer(case, folder)
-    arguments = _bound(module, [_argument(entry, writer) for entry in case.says.call or ()])
+    given = case.says.call or ()
+    arguments = _bound(module, given, [writer(entry["is"]) for entry in given])
     names = ["self", *(name.replace(".", "_") for name in case.says.inputs)]
     call = f"_own.forward(self, {', '.join(arguments)})"
     paths = case.says.returns
@@ -182,20 +183,9 @@ class _Writer:
         return name
 
 
-class _Argument:
-    """An argument of forward, written out."""
-
-    def __init__(self, name: str, word: str | None, text: str, *, alone: bool) -> None:
-        self.name, self.word, self.text, self.alone = name, word, text, alone
-
-
-def _argument(entry: Mapping[str, Any], writer: _Writer) -> _Argument:
-    return _Argument(entry["name"], entry.get("as"), writer(entry["is"]), alone="tensor" in entry["is"])
-
-
-def _bound(module: Any, arguments: Sequence[_Argument]) -> list[str]:
-    """The arguments as they stand in the call: by keyword where ``as`` says so, or where a list, a mapping or a
-    constant is called as a parameter is; the others in their order. Stopped where forward takes fewer."""
+def _bound(module: Any, arguments: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> list[str]:
+    """Arguments as they stand in the call: by keyword where ``as`` says so, or where a list, a mapping or
+    a constant is called as a parameter is; the others in their order. Stopped where forward takes fewer."""
     parameters: Mapping[str, inspect.Parameter]
     try:
         parameters = inspect.signature(module.forward).parameters
@@ -205,23 +195,23 @@ def _bound(module: Any, arguments: Sequence[_Argument]) -> list[str]:
     in_order = [name for name, parameter in parameters.items() if parameter.kind in kinds]
     words: dict[int, str] = {}
     for number, argument in enumerate(arguments):
-        if argument.word is not None:
-            words[number] = argument.word
-        elif not argument.alone and argument.name in parameters:
-            words[number] = argument.name
+        if argument.get("as") is not None:
+            words[number] = argument["as"]
+        elif "tensor" not in argument["is"] and argument["name"] in parameters:
+            words[number] = argument["name"]
     free = [name for name in in_order if name not in words.values()]
     takes_more = not parameters or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values())
     first, later = [], []
-    for number, argument in enumerate(arguments):
+    for number, text in enumerate(texts):
         if number in words:
-            later.append(f"{words[number]}={argument.text}")
+            later.append(f"{words[number]}={text}")
         elif free and words and not takes_more:
-            later.append(f"{free.pop(0)}={argument.text}")
+            later.append(f"{free.pop(0)}={text}")
         elif free or takes_more:
-            first.append(argument.text)
+            first.append(text)
             free = free[1:]
         else:
             known = ", ".join(in_order) or "none"
-            text = f"forward takes no more arguments than {known}; {argument.name} is too many"
-            raise Stopped("declare", "TypeError", text, "case")
+            said = f"forward takes no more arguments than {known}; {arguments[number]['name']} is too many"
+            raise Stopped("declare", "TypeError", said, "case")
     return [*first, *later]

@@ -32,13 +32,12 @@ def carry(model: ModelProto) -> ModelProto:
         for value in values:
             kind = value.type.tensor_type
             name = TYPES.get(kind.elem_type, "")
-            passed_as_is = carrier_of(name) == name or name == "string"
+            carrier = carrier_of(name)
+            passed_as_is = carrier == name or name == "string"
             if not value.type.HasField("tensor_type") or passed_as_is or (value.name in weights and not gives):
                 continue
             own, inner = kind.elem_type, f"{value.name}/{name}"
-            kind.elem_type = getattr(
-                TensorProto, {"float32": "FLOAT"}.get(carrier_of(name), carrier_of(name).upper())
-            )
+            kind.elem_type = getattr(TensorProto, {"float32": "FLOAT"}.get(carrier, carrier.upper()))
             if gives and value.name in given - weights:  # which is carried already
                 continue
             _rename(model, value.name, inner)

@@ -154,16 +154,16 @@ def _torchscript(
     case = reference.case
     positional, keywords = reference.arguments(inputs)
     options = target.options.model_dump(exclude_none=True)
-    if "training" in options:
-        modes = torch.onnx.TrainingMode
-        options["training"] = {"eval": modes.EVAL, "preserve": modes.PRESERVE, "train": modes.TRAINING}[
-            options["training"]
-        ]
+    modes = {"eval": "EVAL", "preserve": "PRESERVE", "train": "TRAINING"}
+    training = options.pop("training", "preserve" if case.says.mode == "train" else None)
+    if training is not None:
+        options["training"] = getattr(torch.onnx.TrainingMode, modes[training])
     axes = {name: axis_names(declared.type, case, target.static) for name, declared in case.says.inputs.items()}
-    if case.says.mode == "train":
-        options.setdefault("training", torch.onnx.TrainingMode.PRESERVE)
     buffer: Any = io.BytesIO()  # of which PyTorch takes any, and declares names of files
-    with _registered(functions, registrars, opset) as usage:
+    registered: contextlib.AbstractContextManager[symbolics.Usage] = contextlib.nullcontext(symbolics.Usage())
+    if functions or registrars:  # else torch's registry is left alone, which saves half of a small export's time
+        registered = symbolics.registered(functions, registrars, opset=opset)
+    with registered as usage:
         torch.onnx.export(
             reference.module,
             positional,
@@ -177,16 +177,6 @@ def _torchscript(
             **options,
         )
     return buffer.getvalue(), usage
-
-
-def _registered(
-    functions: Mapping[str, Callable[..., Any]], registrars: list[Callable[[], None]], opset: int
-) -> contextlib.AbstractContextManager[symbolics.Usage]:
-    """Registers what there is. With nothing to register, torch's registry is left alone, which saves half of a small
-    export's time."""
-    if not functions and not registrars:
-        return contextlib.nullcontext(symbolics.Usage())
-    return symbolics.registered(functions, registrars, opset=opset)
 
 
 @_closing_transforms()
@@ -334,10 +324,5 @@ def refusal_of_structure(error: BaseException) -> str | None:
         if within and not any(frame.name.startswith("refine_") for frame in frames):
             kind = getattr(getattr(cause, "error_type", None), "name", None)
             if kind == "INVALID_INPUT" or isinstance(cause, _STRUCTURAL):
-                return _first_line(cause)
+                return next(iter(str(cause).strip().splitlines()), type(cause).__name__)
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

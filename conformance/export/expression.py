@@ -29,13 +29,16 @@ def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) 
     except SyntaxError as error:
         text = f"forward is not a Python expression: {error.msg} in '{expression.strip()}'"
         raise Stopped("declare", "SyntaxError", text, "case") from None
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    names = {node.id for node in found}
+    bound = {node.id for node in found if isinstance(node.ctx, ast.Store)}  # in a comprehension, or a lambda
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     parameters = [declared.as_ or name.replace(".", "_") for name, declared in case.says.inputs.items()]
     scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
     for name in sorted(names - scope.keys() - set(parameters)):
         if folder.has(name):
             scope[name] = folder.module(name)
-        elif hasattr(builtins, name) or _bound(tree, name):
+        elif hasattr(builtins, name) or name in bound:
             continue
         elif importlib.util.find_spec(name) is not None:
             scope[name] = folder.module(name)
@@ -47,14 +50,3 @@ def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) 
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), scope)
     return type("Forward", (torch.nn.Module,), {"forward": scope["forward"]})()
-
-
-def _bound(tree: Any, name: str) -> bool:
-    """Return whether the expression itself binds the name, in a comprehension or a lambda."""
-    import ast
-
-    return any(
-        (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
-        or (isinstance(node, ast.arg) and node.arg == name)
-        for node in ast.walk(tree)
-    )

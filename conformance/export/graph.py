@@ -16,7 +16,7 @@ from conformance.case.dims import Sizes
 from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import attempt, did_you_mean, works
-from conformance.onnxgraph.reads import dims_of, nodes, operator_of
+from conformance.onnxgraph.reads import copy_of, dims_of, nodes, operator_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -184,8 +184,7 @@ def structure(model: ModelProto, *, floats: int = 64) -> str:
                 elif attribute.HasField("g"):
                     visit(attribute.g)
                 else:
-                    copy = type(attribute)()
-                    copy.CopyFrom(attribute)
+                    copy = copy_of(attribute)
                     copy.doc_string = ""
                     digest.update(copy.SerializeToString(deterministic=True))
         digest.update("|".join(rename(value.name) for value in graph.output).encode())
@@ -204,7 +203,6 @@ class Finding:
 
     error: str
     text: str
-    fault: str
 
 
 def signature(
@@ -224,28 +222,19 @@ def signature(
         missing = [name for name in wanted if name not in names]
         what = f"lost the inputs {missing}" if missing else f"has the inputs {names}"
         how = f"; if forward does not use them, unused: [{', '.join(missing)}] says so" if missing else ""
-        yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}{how}", "exporter")
+        yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}{how}")
     outputs = [output.name for output in case.says.outputs] if outputs is None else outputs
     if outputs and list(facts.outputs) != outputs:
-        yield Finding(
-            "WrongOutputs",
-            f"the graph has the outputs {list(facts.outputs)}, declared are {outputs}",
-            "exporter",
-        )
+        yield Finding("WrongOutputs", f"the graph has the outputs {list(facts.outputs)}, declared are {outputs}")
     for name, declared in case.says.inputs.items():
         if name not in facts.inputs:
             continue
         if facts.dtypes.get(name) != declared.type.carrier:
-            yield Finding(
-                "WrongDtype",
-                f"the graph's input {name} is {facts.dtypes.get(name)}, declared {declared.type.dtype}",
-                "exporter",
-            )
+            text = f"the graph's input {name} is {facts.dtypes.get(name)}, declared {declared.type.dtype}"
+            yield Finding("WrongDtype", text)
         dims = facts.inputs[name]
         if dims is None or len(dims) != len(declared.type.shape):
-            yield Finding(
-                "WrongRank", f"the graph's input {name} has dims {dims}, declared is {declared.type}", "exporter"
-            )
+            yield Finding("WrongRank", f"the graph's input {name} has dims {dims}, declared is {declared.type}")
             continue
         for axis, (dim, size) in enumerate(zip(dims, declared.type.shape, strict=True)):
             varies = any(not case.dims.ranges[n].fixed and n not in static for n in size.names)
@@ -254,21 +243,16 @@ def signature(
                     "FrozenDim",
                     f"axis {axis} ('{size}') of the graph's input {name} is fixed at {dim}, the size it was "
                     f"traced at; other sizes of {size} will not load or not run",
-                    "exporter",
                 )
             elif not varies and isinstance(dim, int) and dim != size(traced):
-                yield Finding(
-                    "WrongDim",
-                    f"axis {axis} of the graph's input {name} is {dim}, declared {size}",
-                    "exporter",
-                )
+                yield Finding("WrongDim", f"axis {axis} of the graph's input {name} is {dim}, declared {size}")
 
 
 def assertions(graph: Graph, facts: Facts) -> Iterator[Finding]:
     """Yield what differs between a ``graph`` entry of a case and the facts of a model."""
 
     def finding(text: str) -> Finding:
-        return Finding("GraphMismatch", text, "exporter")
+        return Finding("GraphMismatch", text)
 
     for operator, count in graph.nodes.items():
         actual = facts.nodes.get(operator, 0)

@@ -16,7 +16,7 @@ from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, attempt
 from conformance.export.build_module import build, compile_script
-from conformance.export.other_kernels import Operators, Way, other_ways
+from conformance.export.other_kernels import Way, note_operators, other_ways
 from conformance.export.output_layout import array_of, layout_of, tensors_of
 from conformance.export.passed_inputs import Passing
 from conformance.export.reference import Reference
@@ -24,7 +24,7 @@ from conformance.export.rounded_run import rounds
 from conformance.export.rounding import Rounding, nudged
 from conformance.export.standing import Standing, put_back
 from conformance.export.state import byte_count, checksums, fingerprint
-from conformance.export.undefined import Undefined, Undefining, leaves_open
+from conformance.export.undefined import Undefining, leaves_open, replace_undefined
 
 
 class ModuleReference(Reference):
@@ -211,12 +211,12 @@ class ModuleReference(Reference):
         return other_ways(operators, special=special)
 
     def undefined(self, operators: Collection[str], seed: int | None) -> Undefining | None:
-        return Undefined(seed) if leaves_open(operators) else None
+        return replace_undefined(seed) if leaves_open(operators) else None
 
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
     ) -> tuple[frozenset[str], list[Array]]:
-        noted = Operators(shapes)
+        noted = note_operators(shapes)
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         return frozenset(noted.names), noted.results
 

@@ -67,21 +67,10 @@ def other_ways(operators: Collection[str], *, special: bool) -> list[Way]:
     ]
 
 
-class Operators:
-    """A context that notes the ``names`` of the operators that are called, and those of their ``results`` that are
-    floats of one of these ``shapes``, as arrays."""
-
-    def __init__(self, shapes: Collection[tuple[int, ...]] = ()) -> None:
-        self.names: set[str] = set()
-        self.results: list[Any] = []
-        self._mode = _modes().Notes(self, shapes)
-
-    def __enter__(self) -> Operators:
-        self._mode.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._mode.__exit__(*raised)
+def note_operators(shapes: Collection[tuple[int, ...]] = ()) -> Any:
+    """Return a context that notes the ``names`` of the operators that are called, and those of their ``results`` that
+    are floats of one of these ``shapes``, as arrays."""
+    return _modes().Notes(shapes)
 
 
 def _attention(
@@ -132,16 +121,18 @@ def _modes() -> _Modes:
     mode: Any = operator_mode()
 
     class Notes(mode):
-        def __init__(self, noted: Operators, shapes: Collection[tuple[int, ...]]) -> None:
+        def __init__(self, shapes: Collection[tuple[int, ...]]) -> None:
             super().__init__()
-            self._noted, self._shapes = noted, shapes
+            self.names: set[str] = set()
+            self.results: list[Any] = []
+            self._shapes = shapes
 
         def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            self._noted.names.add(str(func).rpartition(".")[0])
+            self.names.add(str(func).rpartition(".")[0])
             result = func(*args, **kwargs)
             for leaf in tree_leaves(result) if self._shapes else ():
                 if is_float(leaf) and tuple(leaf.shape) in self._shapes:
-                    self._noted.results.append(leaf.detach().double().numpy().copy())
+                    self.results.append(leaf.detach().double().numpy().copy())
             return result
 
     class Apart(mode):

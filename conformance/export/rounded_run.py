@@ -62,14 +62,6 @@ _OWN_PARTS: Mapping[str, Any] = {
 """Decompositions of norms come to these, of which PyTorch has no parts, or parts that import its compiler."""
 
 
-def _tensors(values: Any) -> list[Any]:
-    """Return the tensors among arguments of an operator."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
 def rounds(rounding: Rounding) -> Any:
     """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
     code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
@@ -99,7 +91,7 @@ def _kernel(func: Any) -> Any:
 @cache
 def _mode() -> Any:
     import torch
-    from torch.utils._pytree import tree_map_only
+    from torch.utils._pytree import tree_leaves, tree_map_only
 
     mode: Any = operator_mode()
 
@@ -154,7 +146,9 @@ def _mode() -> Any:
             parts = None if func._schema.is_mutable else _decompositions().get(func)
             if str(func) in _OWN_PARTS:
                 parts = _OWN_PARTS[str(func)]
-            elif parts is not None and all(map(self._is_plain, _tensors((args, kwargs)))):
+            elif parts is not None and all(
+                self._is_plain(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
+            ):
                 parts = inspect.unwrap(parts)  # without what promotes types, which imports PyTorch's compiler
             if parts is not None:
                 with self:

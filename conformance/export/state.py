@@ -89,12 +89,9 @@ def _pickled(value: Any) -> Any:
     state = attempt(lambda: value.__reduce_ex__(2))
     if isinstance(state, Exception):
         state = or_else(None, lambda: value.__getstate__())  # packed weights of quantized modules
-    return state if not isinstance(state, tuple) else tuple(map(_listed, state))
-
-
-def _listed(part: Any) -> Any:
-    """The part of a reduced object; the items of a list or a mapping come as iterators."""
-    return list(part) if isinstance(part, Iterator) else part
+    if not isinstance(state, tuple):
+        return state
+    return tuple(list(part) if isinstance(part, Iterator) else part for part in state)  # as items of a list come
 
 
 def _of_tensor(tensor: Any, known: dict[int, Any]) -> Iterator[Any]:

@@ -43,23 +43,15 @@ class Undefining(Protocol):
     def __exit__(self, *raised: Any) -> None: ...
 
 
-class Undefined:
-    """A context in which results that are not defined are others; which rules they fall under is noted."""
+def replace_undefined(seed: int | None) -> Undefining:
+    """Return a context in which results that are not defined are others; which rules they fall under is noted.
 
-    def __init__(self, seed: int | None) -> None:
-        """Without a ``seed`` it only notes them, and leaves the results as they are. As many seeds as ``most_equal``
-        put each of equal values at each of their places; of two in a row the second breaks the ties of quantizers and
-        boxes the other way, and ``FILLED`` in a row have all values that there may be."""
-        self.rules: set[str] = set()
-        self.most_equal = 1
-        self._mode = _others()(self, seed)
-
-    def __enter__(self) -> Undefined:
-        self._mode.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._mode.__exit__(*raised)
+    Without a ``seed`` it only notes them, and leaves the results as they are. As many seeds as ``most_equal`` put
+    each of equal values at each of their places; of two in a row the second breaks the ties of quantizers and boxes
+    the other way, and ``FILLED`` in a row have all values that there may be.
+    """
+    context: Undefining = _others()(seed)
+    return context
 
 
 def _no_integer(func: Any, args: Sequence[Any], out: Any) -> Any:
@@ -230,9 +222,11 @@ def _others() -> Any:
     mode: Any = operator_mode()
 
     class Others(mode):
-        def __init__(self, noted: Undefined, seed: int | None) -> None:
+        def __init__(self, seed: int | None) -> None:
             super().__init__()
-            self._noted, self._rules, self._seed = noted, noted.rules, seed or 0
+            self.rules: set[str] = set()
+            self.most_equal = 1
+            self._seed = seed or 0
             self._same = np.random.default_rng(0)
             self._rounded: dict[int, Any] = {}
             self._rng = None if seed is None else np.random.default_rng(seed // 2)
@@ -272,7 +266,7 @@ def _others() -> Any:
             scores = args[1] if of_boxes else args[0]
             odd = [~arg.isfinite() for arg in args if is_float(arg)] if of_boxes else []
             if any(bool(each.any()) for each in odd):
-                self._rules.add("boxes")
+                self.rules.add("boxes")
                 if self._rng is None:
                     return result
                 kept = (0, len(scores) // 2, len(scores))[self._seed % 3]
@@ -285,8 +279,8 @@ def _others() -> Any:
             row = _in_row(ranks, {**named, **kwargs}.get("dim", -1), self._same)
             if row.most_equal == 1:
                 return result
-            self._rules.add("ties")
-            self._noted.most_equal = max(self._noted.most_equal, row.most_equal)
+            self.rules.add("ties")
+            self.most_equal = max(self.most_equal, row.most_equal)
             if self._rng is None:
                 return result
             apart = row.turned(self._seed)
@@ -307,7 +301,7 @@ def _others() -> Any:
             tie = quotient.floor() + 0.5
             near = (quotient - tie).abs() <= _NEAR * quotient.abs()
             near &= (quotient.float().double() != quotient) & ~bad
-            self._rules.update([rule.name] * bool(bad.any()), ["tie"] * bool(near.any()))
+            self.rules.update([rule.name] * bool(bad.any()), ["tie"] * bool(near.any()))
             if self._rng is None or not bool((bad | near).any()):
                 return value
             side = torch.from_numpy(self._direction * self._rng.choice([-0.25, 0.25], size=tuple(value.shape)))
@@ -321,7 +315,7 @@ def _others() -> Any:
             mask = rule.undefined(func, args, out)
             if mask is None or not bool(mask.any()):
                 return out
-            self._rules.add(rule.name)
+            self.rules.add(rule.name)
             if self._rng is None:
                 return out
             other = torch.where(mask, self._filled(out), out)

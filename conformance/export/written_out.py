@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import or_else
-from conformance.onnxgraph.reads import OWN, nodes, opset_of
+from conformance.onnxgraph.reads import OWN, copy_of, nodes, opset_of
 from conformance.runtimes.inferred import inferred
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ DOMAIN = "written.out"
 def write_out_operators(model: ModelProto, operators: Collection[str]) -> ModelProto:
     """Return a model in which the nodes of these operators call the functions that define them, as far as there are
     any. Nodes inside of branches, bodies and functions stay as they are."""
-    copy = type(model)()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     opset, types = opset_of(model), None
     made: list[FunctionProto] = []
     for number, node in enumerate(copy.graph.node):

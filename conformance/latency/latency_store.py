@@ -122,7 +122,10 @@ def metadata(name: str, fullname: str, latency: Mapping[str, Any]) -> list[Metad
             group=name,
             param=None,
             params={"at": latency["at"], "precision": latency["precision"], "side": side["name"]},
-            extra_info=_extra(latency, side),
+            extra_info={
+                **{key: latency[key] for key in ("budgets", "host", "throughput")},
+                **{key: side[key] for key in ("p90", "p95", "p99")},
+            },
             cprofile_stats=None,
             has_error=False,
         )
@@ -132,13 +135,3 @@ def metadata(name: str, fullname: str, latency: Mapping[str, Any]) -> list[Metad
         entry.stats = _Kept(side)
         entries.append(entry)
     return entries
-
-
-def _extra(latency: Mapping[str, Any], side: Mapping[str, Any]) -> dict[str, Any]:
-    percentiles = {key: side[key] for key in ("p90", "p95", "p99")}
-    return {
-        "budgets": latency["budgets"],
-        "host": latency["host"],
-        "throughput": latency["throughput"],
-        **percentiles,
-    }

@@ -13,7 +13,7 @@ from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPE
 from conformance.arrays import Array, equal
 from conformance.errors import works
 from conformance.onnxgraph import node_edits
-from conformance.onnxgraph.reads import held, plain
+from conformance.onnxgraph.reads import copy_of, held, plain
 from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
@@ -268,8 +268,7 @@ def mutated(model: ModelProto, site: Site, loads: Callable[[bytes], object]) -> 
     """The model with the defect; None where it is none any more, by onnx.checker or because it does not load."""
     import onnx
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     site.edit(copy)
     del copy.graph.value_info[:]  # what an exporter infers follows from what it writes
     data: bytes = copy.SerializeToString(deterministic=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array, Inputs, same
-from conformance.case.dims import Expression
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
 from conformance.draw.value_regimes import make as make_values
@@ -141,9 +140,6 @@ def independent(run: CellRun, count: int, specials: bool) -> list[Given]:
 def _values(values: Any, sizes: Mapping[str, int], shape: tuple[int, ...], dtype: np.dtype[Any], rng: Any) -> Array:
     """Of the kind and in the range that the input declares; otherwise of all sizes up to 1000, some with ties."""
 
-    def end(one: float | Expression) -> float:
-        return float(one(sizes)) if isinstance(one, Expression) else float(one)
-
     if values is not None and values.permutations is not None:
         return np.asarray(rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1))
     if values is not None and values.choice is not None:
@@ -151,9 +147,10 @@ def _values(values: Any, sizes: Mapping[str, int], shape: tuple[int, ...], dtype
     if dtype.kind == "b":
         return np.asarray(rng.random(shape) < rng.random())
     if values is not None and values.integers is not None:
-        return np.asarray(rng.integers(int(end(values.integers.low)), int(end(values.integers.high)) + 1, size=shape))
+        low, high = values.integers.at(sizes)
+        return np.asarray(rng.integers(int(low), int(high) + 1, size=shape))
     if values is not None and values.uniform is not None:
-        low, high = end(values.uniform.low), end(values.uniform.high)
+        low, high = values.uniform.at(sizes)
         return np.asarray(low + (high - low) * rng.beta(*rng.choice([0.3, 1.0, 3.0], 2), size=shape))
     if values is not None and values.normal is not None:
         return np.asarray(rng.normal(values.normal.mean, values.normal.std, size=shape))

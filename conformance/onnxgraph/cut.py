@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import or_else
-from conformance.onnxgraph.reads import OWN, Graph, dims_of, initializers, needs, reads
+from conformance.onnxgraph.reads import OWN, Graph, copy_of, dims_of, initializers, needs, reads
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -205,8 +205,7 @@ def expose(
 ) -> ModelProto:
     """Return a copy of a model that gives these tensors of its main graph too, or ``instead`` of its outputs; of one
     that is among ``types`` the element type is declared."""
-    copy = type(model)()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     if instead:
         del copy.graph.output[:]
     given = {output.name for output in copy.graph.output}

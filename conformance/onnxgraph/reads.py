@@ -3,21 +3,29 @@ wrote down about them."""
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from conformance.arrays import Array
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
+M = TypeVar("M")
+
 OWN = ("", "ai.onnx")
 """The names of ONNX's own domain."""
 _PLACE = re.compile(r'(?:File "([^"]+)", line (\d+))|(?:([^\s"]+\.py)[(:](\d+))')
 _TRACES = ("pkg.torch.onnx.stack_trace",)
 """Keys of a node's metadata under which torch's exporter keeps where in Python the node comes from."""
+
+
+def copy_of(message: M) -> M:
+    """Return a copy of a model, a node or another message of ONNX, which may be changed."""
+    return copy.deepcopy(message)
 
 
 def inside(node: NodeProto) -> Iterator[GraphProto]:

@@ -83,22 +83,10 @@ def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None
 
 def fails_as_declared(
     cell: Cell, instructions: Collection[str], stage: str | None, error: str | None, reason: str | None
-) -> bool:
-    """Return whether the case declares that the whole cell fails like this.
-
-    On a host with these instruction sets.
-    """
-    entries = on_host(declared(cell), instructions)
-    return any(shows(entry, stage, error, reason) for entry in entries if not entry.when.only_some_draws)
-
-
-def fault_as_declared(
-    cell: Cell, instructions: Collection[str], stage: str | None, error: str | None, reason: str | None
-) -> str | None:
-    """Return whose fault it is that the whole cell fails like this, where the case says that it does and whose."""
-    entries = on_host(declared(cell), instructions)
-    own = (entry for entry in entries if shows(entry, stage, error, reason) and not entry.when.only_some_draws)
-    return next((entry.fault for entry in own), None)
+) -> Fails | None:
+    """Return the first entry by which the whole cell fails like this on a host with these instruction sets."""
+    entries = (entry for entry in on_host(declared(cell), instructions) if not entry.when.only_some_draws)
+    return next((entry for entry in entries if shows(entry, stage, error, reason)), None)
 
 
 def apart(cell: Cell) -> list[Fails]:

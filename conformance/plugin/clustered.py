@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import pickle
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,6 +209,7 @@ class Clustered:
 
     def _run(self, name: str, neighbours: int) -> Run:
         from conformance.cluster.run_description import Run
+        from conformance.depends.installed import own_roots
 
         options, settings = self._options, self._session.running.settings()
         told = {
@@ -216,7 +217,7 @@ class Clustered:
             for field in dataclasses.fields(settings)
             if field.name in ("examples", "random", "require_provider", "tensorrt", "observe", "explain_declared")
         }
-        roots = tuple(dict.fromkeys(self._roots()))
+        roots = tuple(dict.fromkeys(str(root.absolute()) for root in own_roots()))
         return Run(
             name=name, folder=str(options.folder), store=str(options.store.absolute()),
             store_shown=display_path(options.store), roots=roots, settings=told,
@@ -229,11 +230,6 @@ class Clustered:
         cell = self._session.planning.named(id)
         assert cell is not None
         return broken(cell, error, reason)
-
-    def _roots(self) -> Iterator[str]:
-        from conformance.depends.installed import own_roots
-
-        yield from (str(root.absolute()) for root in own_roots())
 
     def _tell(self, line: str) -> None:
         reporter: Any = self._options.config.pluginmanager.get_plugin("terminalreporter")

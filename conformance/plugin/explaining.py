@@ -6,8 +6,7 @@ import contextlib
 import functools
 import queue
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement
 
@@ -146,7 +145,7 @@ class Explaining:
             for alike in groups:
                 yield from explain_alike(running.runner(None), alike, deadline)
             return
-        from conformance.checks.pool import Pool
+        from conformance.checks.pool import InOrder, Pool
 
         done: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
 
@@ -160,7 +159,7 @@ class Explaining:
             return explain
 
         jobs = dict(enumerate(groups))
-        pool = Pool(self._workers(len(groups)), explainer, _InOrder(jobs, deadline), jobs, _leave)
+        pool = Pool(self._workers(len(groups)), explainer, InOrder(jobs, deadline), jobs, _leave)
         pool.start()
         try:
             for _ in pool.results():
@@ -227,18 +226,3 @@ def _id_of(record: Record) -> str:
 
 def _leave(alike: object, error: Exception) -> None:
     """Leave cells unexplained whose explanation raised: their verdicts stand."""
-
-
-class _InOrder:
-    """Hands out jobs in their order, none once time is up."""
-
-    def __init__(self, numbers: Iterable[int], deadline: float) -> None:
-        self._numbers, self._deadline = deque(numbers), deadline
-
-    def add(self, worker: Any) -> None:
-        pass
-
-    def take(self, worker: Any, *, of_others: bool) -> int | None:
-        if not of_others or not self._numbers or time.monotonic() > self._deadline:
-            return None
-        return self._numbers.popleft()

@@ -53,7 +53,7 @@ class FindingsFirst:
         from conformance.records import finding_block, text
         from conformance.records.findings import since
 
-        runs, width = self._session.gating.earlier(), reporter._tw.fullwidth
+        runs, width = self._session.gating.earlier, reporter._tw.fullwidth
         reporter.ensure_newline()
         whole = len(found) if len(found) <= _MANY or reporter.config.get_verbosity() > 0 else _WHOLE
         for number, finding in enumerate(found[:_MOST], 1):

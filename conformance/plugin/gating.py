@@ -21,7 +21,8 @@ class Gating:
         self._options = options
         self._notes: list[str] = []
         self._changes: list[Change] = []
-        self._earlier: list[tuple[str, dict[str, Mapping[str, Any]]]] = []
+        self.earlier: list[tuple[str, dict[str, Mapping[str, Any]]]] = []
+        """The baseline's name with its records by id; empty where there is none that can be read."""
         self.regressions = 0
         """How many regressions nobody has accepted."""
 
@@ -41,7 +42,7 @@ class Gating:
             self._notes, self.regressions = [one_line(error)], 1
             return
         selected, note = selection_of(after[0])
-        self._earlier = [(display_path(self._options.baseline), {record["id"]: record for record in before[1]})]
+        self.earlier = [(display_path(self._options.baseline), {record["id"]: record for record in before[1]})]
         self._changes = compare_runs(before, after, selected=selected)
         self._notes = [*environment_changes(before, after), *([note] if note else [])]
         self.regressions = gate(self._changes)
@@ -51,10 +52,6 @@ class Gating:
         except OSError as error:
             self._notes.append(f"{display_path(report / CHANGES)}: cannot be written ({why(error)})")
             self.regressions += 1
-
-    def earlier(self) -> list[tuple[str, dict[str, Mapping[str, Any]]]]:
-        """The baseline's name with its records by id; empty where there is none that can be read."""
-        return self._earlier
 
     def lines(self, width: int) -> Iterator[str]:
         from conformance.baseline import lines

@@ -54,7 +54,7 @@ class RunWriter:
             for name in (WHOLE, CHANGES):  # of the run before
                 (folder / name).unlink(missing_ok=True)
             self._file.truncate(0)
-            self._write({"schema": SCHEMA, **header, "process": _process()})
+            self.add({"schema": SCHEMA, **header, "process": _process()})
         except OSError as error:
             self._file.close()
             raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
@@ -66,17 +66,14 @@ class RunWriter:
         """Write a cell again that was written before, in its place. Raises OSError as ``add`` does."""
         start = self._size + len(self._waiting)
         try:
-            self._write(record)
+            self.add(record)
         finally:
             self._replaced[record["id"]] = start, self._size + len(self._waiting) - start
 
     def add(self, record: dict[str, Any]) -> None:
         """Raises OSError where the record cannot be written. The next call then tries it again, and what is in the
         file stays whole."""
-        self._write(record)
-
-    def _write(self, line: dict[str, Any]) -> None:
-        self._waiting += json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+        self._waiting += json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
         self._flush()
 
     def _flush(self) -> None:

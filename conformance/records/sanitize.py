@@ -86,6 +86,14 @@ def block(text: object) -> str:
     return visible(str(text)).replace("\n", "\n    ")
 
 
+def fenced(text: str, language: str = "text") -> Iterator[str]:
+    """Yield the lines of a block of ``visible`` text in Markdown; its fence is longer than any in the text."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    yield f"{fence}{language}"
+    yield visible(text)
+    yield fence
+
+
 def tell(line: object, file: TextIO | None = None) -> None:
     """Prints one line: its ``literal`` text, with what the stream's encoding lacks as ``\\u2713``."""
     stream = file or sys.stdout

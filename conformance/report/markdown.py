@@ -14,7 +14,7 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.records import finding_block, matrix, text
 from conformance.records.findings import Finding, findings
-from conformance.records.sanitize import literal, one_line, shorten, visible
+from conformance.records.sanitize import fenced, literal, one_line, shorten
 from conformance.report.record_rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
@@ -56,14 +56,6 @@ def code(value: object, most: int = _WIDE) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if text[0] == "`" or text[-1] == "`" else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
-
-
-def block(text: str) -> Iterator[str]:
-    """A fenced block of lines; its fence is longer than any in the text."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    yield f"{fence}text"
-    yield visible(text)
-    yield fence
 
 
 def _write_lines(
@@ -113,7 +105,7 @@ def of_finding(finding: Finding, title: str) -> Iterator[str]:
     told = finding_block.describe(finding)
     yield f"**{title}:** {code(told.who, 2 * _WIDE)}"
     yield ""
-    yield from block("\n".join([one_line(told.what), "", *finding_block.markdown(told)]))
+    yield from fenced("\n".join([one_line(told.what), "", *finding_block.markdown(told)]))
     yield ""
 
 
@@ -135,7 +127,7 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
     commands = [str(row["command"]) for row in red[:most] if row["command"]]
     if commands:
         yield ""
-        yield from block("\n".join(literal(command, 2000) for command in commands))
+        yield from fenced("\n".join(literal(command, 2000) for command in commands))
     yield ""
     yield "</details>"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -187,11 +188,6 @@ def _bypassed(given: Source, converted: ModelProto, name: str) -> Iterator[None]
 
 def evaluation(batches: Sequence[Inputs], most: int) -> list[Inputs]:
     """The first ``most`` samples' worth of batches."""
-    kept: list[Inputs] = []
-    count = 0
-    for batch in batches:
-        if count >= most:
-            break
-        kept.append(batch)
-        count += max(len(array) if array.ndim else 1 for array in batch.values())
-    return kept
+    sizes = (max(len(array) if array.ndim else 1 for array in batch.values()) for batch in batches)
+    before = itertools.accumulate(sizes, initial=0)
+    return [batch for batch, count in zip(batches, before, strict=False) if count < most]

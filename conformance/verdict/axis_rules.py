@@ -19,11 +19,14 @@ Rule = Callable[[Attributes, Inputs], str | None]
 None."""
 
 
+def _no_axis(axis: int, rank: int) -> str | None:
+    return None if -rank <= axis < rank else f"axis {axis} is not one of the {rank} axes"
+
+
 def _axis(attributes: Attributes, rank: int, default: int = 0) -> tuple[int, str | None]:
     axis = int(attributes.get("axis", default))
-    if not -rank <= axis < rank:
-        return 0, f"axis {axis} is not one of the {rank} axes"
-    return axis % rank, None
+    wrong = _no_axis(axis, rank)
+    return (axis % rank, None) if wrong is None else (0, wrong)
 
 
 def numbers_given(attributes: Attributes, inputs: Inputs, place: int, name: str) -> list[int] | None:
@@ -35,8 +38,8 @@ def numbers_given(attributes: Attributes, inputs: Inputs, place: int, name: str)
 
 def check_distinct(axes: Sequence[int], rank: int) -> str | None:
     for axis in axes:
-        if not -rank <= axis < rank:
-            return f"axis {axis} is not one of the {rank} axes"
+        if wrong := _no_axis(axis, rank):
+            return wrong
     twice = [axis for axis in axes if [one % rank for one in axes].count(axis % rank) > 1]
     return f"axis {twice[0]} is named twice" if twice else None
 
@@ -108,8 +111,7 @@ def _cumulative(attributes: Attributes, inputs: Inputs) -> str | None:
         return "a scalar has no axis to run along"
     if inputs[1].size != 1:
         return f"the axis is {inputs[1].size} numbers"
-    axis = int(inputs[1].reshape(-1)[0])
-    return None if -rank <= axis < rank else f"axis {axis} is not one of the {rank} axes"
+    return _no_axis(int(inputs[1].reshape(-1)[0]), rank)
 
 
 def _concat(attributes: Attributes, inputs: Inputs) -> str | None:
@@ -159,8 +161,8 @@ def _squeeze(attributes: Attributes, inputs: Inputs) -> str | None:
     """Axes that are left out have one entry."""
     axes, data = numbers_given(attributes, inputs, 1, "axes"), inputs[0]
     for axis in axes or ():
-        if not -data.ndim <= axis < data.ndim:
-            return f"axis {axis} is not one of the {data.ndim} axes"
+        if wrong := _no_axis(axis, data.ndim):
+            return wrong
         if data.shape[axis] != 1:
             return f"axis {axis} has size {data.shape[axis]} and cannot be left out"
     return None
@@ -173,9 +175,8 @@ def _unsqueeze(attributes: Attributes, inputs: Inputs) -> str | None:
 
 
 def _reduction(attributes: Attributes, inputs: Inputs) -> str | None:
-    axes, rank = numbers_given(attributes, inputs, 1, "axes"), inputs[0].ndim
-    beyond = [axis for axis in axes or () if not -rank <= axis < rank]
-    return f"axis {beyond[0]} is not one of the {rank} axes" if beyond else None
+    axes = numbers_given(attributes, inputs, 1, "axes") or ()
+    return next(filter(None, (_no_axis(axis, inputs[0].ndim) for axis in axes)), None)
 
 
 def _along(attributes: Attributes, inputs: Inputs) -> str | None:

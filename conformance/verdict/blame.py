@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,8 @@ def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop:
         arrays = _where_it_failed(stop, [np.asarray(output) for output in outputs], example.wanted)
         return suspect.judged(example, arrays).verdict == "failed"
 
-    def confirmed(outputs: list[Array]) -> bool:
-        return suspect.computed(example, outputs)
-
     special = is_special(example, stop) and not suspect.own_code()
-    return decided(walked, fails, stop.stage, confirmed, special=special)
+    return decided(walked, fails, stop.stage, partial(suspect.computed, example), special=special)
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:

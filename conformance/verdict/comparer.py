@@ -162,15 +162,11 @@ class Comparer(ABC):
         """Has the runtime answer, up to the first example that fails."""
         session = self.session
         assert session is not None
-
-        def run(step: _Step) -> list[Array]:
-            return session.run(step.example.inputs)
-
         with Spending(self._seconds, "run"):
             for step in block:
                 if step.failure is None:
                     self._note(step.example.draw, "run")
-                    got = attempt(partial(run, step))
+                    got = attempt(partial(session.run, step.example.inputs))
                     if isinstance(got, Exception):
                         step.failure = Stopped("run", type(got).__name__, self.said(got))
                         step.failure.__cause__ = got

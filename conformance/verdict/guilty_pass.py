@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from conformance.arrays import Array
 from conformance.errors import attempt
 from conformance.explain.search import OutOfTime, part, require_time
-from conformance.onnxgraph.reads import operator_of
+from conformance.onnxgraph.reads import copy_of, operator_of
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.optimizer_passes import LEVELS, Passes, only, open_at, passes_of
 from conformance.verdict.other_runtime import Asked, answer, answered
@@ -187,8 +187,7 @@ def _difference(before: Path, after: Path) -> dict[str, Any]:
 
 
 def _content(node: Any) -> bytes:
-    plain = type(node)()
-    plain.CopyFrom(node)
+    plain = copy_of(node)
     for field in ("name", "doc_string", "metadata_props"):
         plain.ClearField(field)
     kept = [attribute for attribute in node.attribute if not _is_default(node, attribute)]

@@ -23,7 +23,7 @@ from conformance.compare.close import Limit, differs
 from conformance.compare.nudge import largest_movement, to_neighbours
 from conformance.errors import attempt, or_else
 from conformance.onnxgraph.cut import Nodes
-from conformance.onnxgraph.reads import OWN, line_of, needs, operator_of, opset_of
+from conformance.onnxgraph.reads import OWN, copy_of, line_of, needs, operator_of, opset_of
 from conformance.records.explanation import NodeByNode
 from conformance.runtimes import opener, registry
 from conformance.verdict.operator_rules import broken_by
@@ -115,8 +115,7 @@ def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
     """Return what the checker or the strict inference of shapes refuse a model for with inputs of these shapes."""
     import onnx
 
-    concrete = onnx.ModelProto()
-    concrete.CopyFrom(model)
+    concrete = copy_of(model)
     for value in concrete.graph.input:
         array = inputs.get(value.name)
         if array is not None and value.type.HasField("tensor_type"):

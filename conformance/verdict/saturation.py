@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from conformance.arrays import Array, same
 from conformance.disk.onnx_models import on_disk
 from conformance.errors import or_else
-from conformance.onnxgraph.reads import captured
+from conformance.onnxgraph.reads import captured, copy_of
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
 from conformance.records.record_types import Cause
@@ -59,10 +59,9 @@ def unsigned(model: ModelProto) -> ModelProto | None:
     """The model with uint8 in place of int8 between each QuantizeLinear and the DequantizeLinears that alone read it:
     128 is added to the zero point, so that the same values come out. None where there are none."""
     import numpy as np
-    from onnx import ModelProto, TensorProto, numpy_helper
+    from onnx import TensorProto, numpy_helper
 
-    changed = ModelProto()
-    changed.CopyFrom(model)
+    changed = copy_of(model)
     points = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT8}
     seen = {value.name for value in model.graph.output}
     readers: dict[str, list[NodeProto]] = {}

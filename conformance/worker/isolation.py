@@ -142,12 +142,17 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        self._discard()
+        self.replace()
         self._output.file.close()
 
     def replace(self) -> None:
         """Ends the current process, and drops a call that was begun; the next call starts a new process."""
-        self._discard()
+        process, self._process = self._process, None
+        folder, self._scratch = self._scratch, None
+        if process is not None:
+            process.end()
+        if folder is not None:
+            scratch.remove(folder)
 
     def stop(self) -> None:
         """Ends a call that another thread waits for, within a tenth of a second, as if its process had been killed;
@@ -175,7 +180,7 @@ class Worker:
     def begin(self, function: Callable[..., object], *args: object) -> None:
         """Hands a call to the worker without waiting for the answer; the next call of this object is ``finish``."""
         if self._process is not None and self._process.lost():
-            self._discard()  # it died between two calls, of which neither is to blame
+            self.replace()  # it died between two calls, of which neither is to blame
         if self._process is None:
             self._start()
         self._send(function, args)
@@ -187,7 +192,23 @@ class Worker:
 
     def finish(self, *, timeout: float, on_wait: OnWait | None = None) -> Any:
         """Returns or raises what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
-        return self._receive(timeout, on_wait)
+        try:
+            answer = self._wait(timeout, on_wait)
+        except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
+            self.replace()
+            raise
+        if isinstance(answer, End):
+            self.replace()
+            self.left = self.patched = ()
+            return Death(answer.how, self.progress.read(), self._output.tail(), answer.name)
+        self.left, self.patched = answer.left, answer.replaced
+        if answer.spent:
+            self.replace()
+        if answer.kind == "ended":
+            return Death(answer.text, self.progress.read(), self._output.tail())
+        if answer.kind == "raised":
+            raise _revived(answer) from WorkerError(answer.trace)
+        return pickle.loads(answer.data)
 
     def _start(self) -> None:
         if self._stopped:
@@ -197,18 +218,18 @@ class Worker:
             self._scratch = scratch.new()
         try:
             self._process = Process(self.progress, self._output, self._memory_gib)
-            death = self._receive(_STARTUP, None)
+            death = self.finish(timeout=_STARTUP)
             if death is None and self._scratch is not None:
                 self._send(scratch.use, (str(self._scratch),))
-                death = self._receive(_STARTUP, None)
+                death = self.finish(timeout=_STARTUP)
             if death is None:
                 self._send(prepare, (self._memory_gib, self._initializer))
-                death = self._receive(_STARTUP, None)
+                death = self.finish(timeout=_STARTUP)
         except BaseException:  # also Ctrl-C: the next call starts another process
-            self._discard()
+            self.replace()
             raise
         if death is not None:
-            self._discard()
+            self.replace()
             raise WorkerError(f"the worker could not be prepared: {death.how}\n{death.output}")
 
     def _send(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
@@ -219,27 +240,8 @@ class Worker:
         try:
             self._process.send(request)
         except BaseException:  # Ctrl-C, perhaps with half of the request sent
-            self._discard()
+            self.replace()
             raise
-
-    def _receive(self, timeout: float, on_wait: OnWait | None) -> Any:
-        try:
-            answer = self._wait(timeout, on_wait)
-        except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
-            self._discard()
-            raise
-        if isinstance(answer, End):
-            self._discard()
-            self.left = self.patched = ()
-            return Death(answer.how, self.progress.read(), self._output.tail(), answer.name)
-        self.left, self.patched = answer.left, answer.replaced
-        if answer.spent:
-            self._discard()
-        if answer.kind == "ended":
-            return Death(answer.text, self.progress.read(), self._output.tail())
-        if answer.kind == "raised":
-            raise _revived(answer) from WorkerError(answer.trace)
-        return pickle.loads(answer.data)
 
     def _wait(self, timeout: float, on_wait: OnWait | None) -> Answer | End:
         """The answer, or how the worker ended."""
@@ -264,14 +266,6 @@ class Worker:
                 on_wait(self.progress.read())
         process.print_stacks()
         return End(f"timeout after {timeout:g} s", "Timeout")
-
-    def _discard(self) -> None:
-        process, self._process = self._process, None
-        folder, self._scratch = self._scratch, None
-        if process is not None:
-            process.end()
-        if folder is not None:
-            scratch.remove(folder)
 
 
 def _revived(answer: Answer) -> Exception:

@@ -12,7 +12,6 @@ import multiprocessing.util
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "conformance-run-"
@@ -35,11 +34,11 @@ class _Run:
         self._descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         unlocked.rename(self.folder / _LOCK)  # so that nobody sees a lock that is not held
-        with _temporary_files_in(self.folder):
+        before, tempfile.tempdir = tempfile.tempdir, str(self.folder)
+        try:
             multiprocessing.util.get_temp_dir()  # where multiprocessing has its sockets from now on
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        finally:
+            tempfile.tempdir = before
 
 
 _run: _Run | None = None
@@ -53,7 +52,7 @@ def begin() -> Path:
         remove_leftovers()
         _run = _Run()
         # at the end, after multiprocessing has removed its own below, at priority -100
-        multiprocessing.util.Finalize(None, _run.remove, exitpriority=-200)
+        multiprocessing.util.Finalize(None, remove, (_run.folder,), exitpriority=-200)
     _run.folder.mkdir(exist_ok=True)  # somebody may have emptied the disk in the meantime
     return _run.folder
 
@@ -64,7 +63,7 @@ def new() -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove a worker's folder once its processes have ended."""
+    """Remove the folder of this process or of a worker, once what uses it has ended."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -90,12 +89,3 @@ def remove_leftovers(below: Path | None = None) -> None:
                 shutil.rmtree(lock.parent, ignore_errors=True)
             finally:
                 os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _temporary_files_in(folder: Path) -> Iterator[None]:
-    before, tempfile.tempdir = tempfile.tempdir, str(folder)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before

@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from conformance.baseline import compare_runs, write_baseline
+from conformance.baseline import Limits, compare_runs, write_baseline
 from conformance.baseline.ids import fields_of
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
@@ -53,12 +53,12 @@ def latency(median: float, low: float, high: float) -> dict[str, Any]:
 
 
 def kinds(before: Any, after: Any, **how: Any) -> list[str]:
-    return [change.kind for change in compare_runs(before, after, **how)]
+    return [change.kind for change in compare_runs(before, after, limits=Limits(**how))]
 
 
 def of_one(before: dict[str, Any], after: dict[str, Any], **how: Any) -> Any:
     """The only change from one record to another."""
-    (change,) = compare_runs(run(record(**before)), run(record(**after)), **how)
+    (change,) = compare_runs(run(record(**before)), run(record(**after)), limits=Limits(**how))
     return change
 
 

@@ -196,7 +196,7 @@ def of_graph(module: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
         if node.op == "placeholder":
             program.inputs.append(node.name)
         elif node.op == "get_attr":
-            start[node.name] = part_of_module(module, node.target)
+            start[node.name] = python.attrgetter(node.target)(module)
         elif node.op == "call_function" and not _only_asserts(node):
             program.operators.append(_operator(node, seen, origins))
         elif node.op == "output":
@@ -218,12 +218,6 @@ def _untie_unused(node: Any, program: Program) -> None:
     if node.op == "call_function" and ties and all(user.target is python.getitem for user in users):
         taken = {user.args[1] for user in users if user.users}
         program.ties[node.name] = [tensor if place in taken else None for place, tensor in enumerate(ties)]
-
-
-def part_of_module(module: Any, path: str) -> Any:
-    for name in path.split("."):
-        module = getattr(module, name)
-    return module
 
 
 def _operator(node: Any, seen: Seen, origins: Mapping[str, Any]) -> Operator:

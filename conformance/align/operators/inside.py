@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators.captured_program import Program
+from conformance.onnxgraph.reads import copy_of
 from conformance.onnxgraph.reads import inside as graphs_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelPro
 
     A call of a local function in the branch, which is what dynamo makes of it, is taken apart too.
     """
-    import onnx
     from onnx import helper
 
     name = ("then_branch", "else_branch")[inside.branch]
@@ -57,8 +57,7 @@ def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelPro
         helper.make_node("Identity", [own.name], [outer])
         for own, outer in zip(branch.output, node.output, strict=True)
     ]  # fmt: skip
-    whole = onnx.ModelProto()
-    whole.CopyFrom(model)
+    whole = copy_of(model)
     place = next(index for index, one in enumerate(model.graph.node) if list(one.output) == list(node.output))
     before, after = list(whole.graph.node[:place]), list(whole.graph.node[place + 1 :])
     del whole.graph.node[:]

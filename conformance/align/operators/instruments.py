@@ -25,12 +25,9 @@ def part_of(module: str, *names: str) -> Any:
     Raises Unable where this torch has no such thing.
     """
     try:
-        found: Any = importlib.import_module(module)
-        for name in names:
-            found = getattr(found, name)
+        return functools.reduce(getattr, names, importlib.import_module(module))
     except (ImportError, AttributeError):
         raise Unable("torch", ".".join((module, *names))) from None
-    return found
 
 
 @contextlib.contextmanager

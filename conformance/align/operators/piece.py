@@ -19,9 +19,9 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
 from conformance.errors import attempt, or_else
-from conformance.export.undefined import Undefined
+from conformance.export.undefined import replace_undefined
 from conformance.onnxgraph.cut import declare, empty
-from conformance.onnxgraph.reads import Graph, first_output, opset_of, reads
+from conformance.onnxgraph.reads import Graph, copy_of, first_output, opset_of, reads
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.operator_rules import broken_by
 
@@ -214,7 +214,7 @@ class Piece:
             known = leaves(values[name])
             known[place] = torch.from_numpy(given)
             values[name] = type(values[name])(known) if isinstance(values[name], list | tuple) else known[0]
-        with Undefined(None) as noted:
+        with replace_undefined(None) as noted:
             for operator in self._between:
                 values.update(zip(operator.outputs, operator.compute(values), strict=True))
         return None if noted.rules else self._trial(values, {**base.feeds, **probe.values}, probe)
@@ -239,10 +239,7 @@ class Piece:
 
     def changed(self, change: Change) -> ModelProto | None:
         """The piece with a change; None where the change does not apply."""
-        from onnx import ModelProto
-
-        copy = ModelProto()
-        copy.CopyFrom(self.model)
+        copy = copy_of(self.model)
         refused = attempt(lambda: change.apply(copy.graph))  # the node may lack what is changed, or such a value
         return None if isinstance(refused, Exception) else copy
 

@@ -34,7 +34,7 @@ from conformance.compare.judges import Right, defaults_for
 from conformance.errors import attempt, causes, or_else, text_of
 from conformance.export import graph
 from conformance.onnxgraph.cut import cut, empty
-from conformance.onnxgraph.reads import Graph, operator_of, rewritten
+from conformance.onnxgraph.reads import Graph, copy_of, operator_of, rewritten
 from conformance.worker import aside
 
 if TYPE_CHECKING:
@@ -274,8 +274,7 @@ def refused_node(model: ModelProto, refuses: Callable[[ModelProto], bool]) -> No
 
 def _first(model: ModelProto, count: int) -> ModelProto:
     """Return the first nodes of a model as a model of their own, with what it declares of their tensors."""
-    part = type(model)()
-    part.CopyFrom(model)
+    part = copy_of(model)
     del part.graph.node[count:]
     made = {name for node in part.graph.node for name in node.output}
     known = made | {value.name for value in (*part.graph.input, *part.graph.initializer)}

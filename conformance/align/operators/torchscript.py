@@ -193,6 +193,8 @@ def _block(block: Any, start: Values, ties: dict[str, list[str | None]]) -> Prog
 
 
 def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Operator:
+    import torch
+
     kind = node.kind()
     inputs = tuple(value.debugName() for value in node.inputs())
     outputs = tuple(value.debugName() for value in node.outputs())
@@ -204,12 +206,10 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
     if kind == "prim::ConstantChunk":
         function = _chunks(inputs[0], node.i("chunks"), node.i("dim"))
     read = dict.fromkeys((*inputs, *(name for block in blocks for name in _from_outside(block))))
-    pointwise = kind.partition("::")[0] == "aten" and _pointwise(tags)
+    pointwise = kind.partition("::")[0] == "aten" and torch.Tag.pointwise in tags
     unpacks = len(outputs) > 1 or [value.type().kind() for value in node.outputs()] == ["TensorType"]
 
     def compute(values: Values) -> tuple[Any, ...]:
-        import torch
-
         with torch.no_grad():
             results = function(values)
         # the exporter may have put the unpacking of a list into its operator
@@ -293,12 +293,6 @@ def _frames(trace: str) -> list[Frame]:
         return below_forward(traced[::-1])
     compiled = [(found["file"], int(found["line"]), "") for found in _COMPILED.finditer(trace)]
     return [frame for frame in compiled[::-1] if of_users(frame[0])] or compiled  # at least where in torch
-
-
-def _pointwise(tags: Sequence[Any]) -> bool:
-    import torch
-
-    return torch.Tag.pointwise in tags
 
 
 _Function = Callable[[Values], tuple[Any, ...]]

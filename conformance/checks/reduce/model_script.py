@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from conformance.compare.excuses import largest_of
 from conformance.errors import display_path
 from conformance.onnxgraph.cut import Cut
 from conformance.records.environment import environment, versions
-from conformance.records.sanitize import one_line, visible
+from conformance.records.sanitize import fenced, one_line
 from conformance.runtimes import registry
 from conformance.runtimes.flattening import old
 
@@ -110,7 +110,7 @@ def _inline(cut: Cut, *, packed: bool = False) -> list[str] | None:
         *(["constants = [", *tensors, "]"] if tensors else ["constants = []"]),
         "graph = helper.make_graph(nodes, 'smallest', inputs, outputs, constants)",
         f"model = helper.make_model(graph, opset_imports=[{imports}], ir_version={cut.model.ir_version})",
-        *_feeds(feeds),
+        f"feeds = {{{', '.join(f'{name!r}: {value}' for name, value in feeds.items())}}}",
     ]  # fmt: skip
 
 
@@ -126,10 +126,6 @@ def _packed(items: Sequence[str]) -> list[str]:
 
 
 _WIDTH = 118
-
-
-def _feeds(feeds: Mapping[str, str | None]) -> list[str]:
-    return [f"feeds = {{{', '.join(f'{name!r}: {value}' for name, value in feeds.items())}}}"]
 
 
 def _node(node: Any) -> str | None:
@@ -272,19 +268,12 @@ def issue_text(
     """An issue for a tracker: the script, with what lies ``beside`` it, what it said beside what is ``expected``, and
     what is known of the ``cause``."""
     lines = [
-        f"# {title}", "", "## To reproduce", "", *block(text, "python"), "",
+        f"# {title}", "", "## To reproduce", "", *fenced(text.rstrip(), "python"), "",
         "The script ends with 1 while the defect lives, and with 0 once it is gone.", *beside, "",
-        "## Expected and actual", "", *(part for one in expected for part in (one, "")), *block(said[:4000], "text"),
-        "", *(["## Cause", "", *(f"- {one_line(line, 400)}" for line in cause), ""] if cause else []),
+        "## Expected and actual", "", *(part for one in expected for part in (one, "")),
+        *fenced(said[:4000].rstrip()), "",
+        *(["## Cause", "", *(f"- {one_line(line, 400)}" for line in cause), ""] if cause else []),
         "## What was ruled out", "", *(f"- {line}" for line in ruled_out), "", "## Versions", "",
         *(f"- {name} {one_line(version)}" for name, version in versions.items() if version),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-def block(text: str, language: str) -> Iterator[str]:
-    """The lines of a text as a block of code in Markdown."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    yield f"{fence}{language}"
-    yield visible(text.rstrip())
-    yield fence

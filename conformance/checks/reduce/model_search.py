@@ -12,10 +12,10 @@ from conformance.checks.reduce.model_trial import Trials
 from conformance.draw.simplest import simpler, smaller
 from conformance.explain.search import OutOfTime, least, part
 from conformance.onnxgraph.cut import Cut, Cutter, declare
-from conformance.onnxgraph.reads import inside, needs
+from conformance.onnxgraph.reads import copy_of, inside, needs
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    pass
 
 
 MOST_SIZES = 8
@@ -38,12 +38,6 @@ def simplified(cut: Cut, trials: Trials) -> Cut:
         return cut
 
 
-def _copy(model: ModelProto) -> ModelProto:
-    copy = type(model)()
-    copy.CopyFrom(model)
-    return copy
-
-
 def _remade(cut: Cut, arrays: Mapping[str, Array] | None = None) -> Cut:
     """The model with other arrays for some inputs and constants: with the shapes of these, without texts of its
     exporter, and without functions that it does not call."""
@@ -52,7 +46,7 @@ def _remade(cut: Cut, arrays: Mapping[str, Array] | None = None) -> Cut:
     arrays = arrays or {}
     feeds = {name: arrays.get(name, value) for name, value in cut.feeds.items()}
     known = {**cut.constants, **{name: value for name, value in arrays.items() if name not in feeds}}
-    model = _copy(cut.model)
+    model = copy_of(cut.model)
     graph = model.graph
     used = {one for node in graph.node for one in needs(node)}
     known = {name: value for name, value in known.items() if name in used}
@@ -77,7 +71,7 @@ def _with_one_output(cut: Cut) -> Cut | None:
     """The model with its last output alone; None where it has one."""
     if len(cut.model.graph.output) < 2:
         return None
-    model = _copy(cut.model)
+    model = copy_of(cut.model)
     del model.graph.output[:-1]
     return Cut(model, cut.feeds)
 
@@ -98,7 +92,7 @@ def _bypassed(cut: Cut, trials: Trials) -> Cut:
 
 def _without(cut: Cut, number: int, name: str) -> Cut | None:
     """The model with ``name`` in place of what a node makes; None where that would be an input given back."""
-    model = _copy(cut.model)
+    model = copy_of(cut.model)
     graph = model.graph
     (made, *others) = [output for output in graph.node[number].output if output]
     shown = {value.name for value in graph.output}
@@ -156,7 +150,7 @@ def _renamed(cut: Cut) -> Cut:
     """The model with names of ours, where no node has a graph inside, whose names would have to follow."""
     if any(True for node in cut.model.graph.node for _ in inside(node)):
         return cut
-    model = _copy(cut.model)
+    model = copy_of(cut.model)
     graph = model.graph
     kinds = (
         ("x", [value.name for value in graph.input]), ("c", [tensor.name for tensor in graph.initializer]),

@@ -47,11 +47,6 @@ def entries(failed: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> I
             yield {**({"when": when} if when else {}), **base, "because": ""}
 
 
-def line(said: Said) -> str:
-    """An entry as YAML on one line."""
-    return flow(said)
-
-
 def _conditions(base: Said, own: Sequence[Cell], cells: Sequence[Cell], alike: Collection[str]) -> Iterator[Said]:
     full = _spanned(own)
     if _fits(base, full, own, cells, alike):
@@ -150,15 +145,15 @@ def expect(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]]) 
 def _write(file: Path, start: int, made: Sequence[Said], cells: Sequence[Cell]) -> Iterator[str]:
     place = f"{display_path(file)}:{start}"
     before = file.read_text(encoding="utf-8")
-    after = inserted(before, start, [line(said) for said in made])
+    after = inserted(before, start, [flow(said) for said in made])
     count = "1 entry" if len(made) == 1 else f"{len(made)} entries"
     if after is None or not _adds(before, after, made):
         yield f"{place}: paste under `fails:`, and say because:"
-        yield from (f"  - {line(said)}" for said in made)
+        yield from (f"  - {flow(said)}" for said in made)
         return
     file.write_text(after, encoding="utf-8")
     yield f"{place}: wrote {count} of `fails`; say because: in each, until then the file is refused"
-    yield from (f"  - {line(said)}" for said in made)
+    yield from (f"  - {flow(said)}" for said in made)
 
 
 def inserted(text: str, start: int, made: Sequence[str]) -> str | None:

@@ -7,9 +7,9 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from conformance.checks.runner import skipped
+from conformance.checks.runner import Runner, skipped
 from conformance.commands.screen import Screen
 from conformance.commands.watch.file_watcher import Changed, Watched, forget_bytecode
 from conformance.commands.watch.watched_cells import Catalogue, Plan
@@ -17,7 +17,6 @@ from conformance.disk.stores import make, tidy
 from conformance.errors import display_path
 from conformance.plan.cell import Cell
 from conformance.records import matrix, text
-from conformance.records.record import Record
 from conformance.records.sanitize import block
 from conformance.runtimes import registry
 
@@ -25,12 +24,6 @@ NAMED = 4
 """Files in a heading, and failing cells of earlier rounds, that are named."""
 _FAILING = ("failed", "xpassed")
 _COLOURS = {"failed": "red", "xpassed": "red", "skipped": "yellow", "passed": "green", "xfailed": "green"}
-
-
-class _Runner(Protocol):
-    def __call__(self, cell: Cell, on_wait: Callable[[dict[str, Any]], object]) -> Record: ...
-
-    def renew(self) -> None: ...
 
 
 class _Superseded(BaseException):
@@ -44,7 +37,7 @@ class Loop:
     """Keeps the last verdict of each cell, and runs cells for which that is no longer true."""
 
     def __init__(
-        self, catalogue: Catalogue, plan: Plan, runner: _Runner, screen: Screen, home: Path, limit: float,
+        self, catalogue: Catalogue, plan: Plan, runner: Runner, screen: Screen, home: Path, limit: float,
         command_of: Callable[[str], str], watched: Watched | None = None,
     ) -> None:  # fmt: skip
         """``plan`` is what the catalogue gave; ``home`` is the store, which is kept below ``limit`` bytes;

@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.stores import UNFINISHED, touch, use
+from conformance.disk.stores import touch, write_whole
 
 MAGIC = b"conformance engine 1\n"
 
@@ -84,15 +82,5 @@ def _sha(data: bytes) -> str:
 
 def _replace(file: Path, data: bytes) -> None:
     """Writes a file whole, or leaves what was there: no cell has to fail where the store cannot be written."""
-    temporary = None
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        use(file.parent)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=UNFINISHED)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        Path(temporary).replace(file)
-        return
-    if temporary is not None:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
+        write_whole(file, data)

@@ -15,7 +15,7 @@ from typing import Any
 from conformance.errors import display_path
 from conformance.onnxgraph.reads import dims_of
 from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
-from conformance.runtimes.tensorrt.build_options import Build, Shape
+from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.rtx import Job
 
 _PLAIN = re.compile(r"[\w./-]+")
@@ -74,7 +74,7 @@ def _of_shapes(build: Build, graph: Any) -> Iterator[str]:
     """Yield the ranges of inputs that have sizes which the model leaves open: trtexec refuses those of others."""
     names = [value.name for value in graph.input if value.name in build.shapes and _is_dynamic(value)]
     for place, option in enumerate(("min", "opt", "max")):
-        shapes = ",".join(f"{_quoted(name)}:{_shape(build.shapes[name][place])}" for name in names)
+        shapes = ",".join(f"{_quoted(name)}:{'x'.join(map(str, build.shapes[name][place]))}" for name in names)
         if shapes:
             yield f"--{option}Shapes={shapes}"
 
@@ -85,10 +85,6 @@ def _is_dynamic(value: Any) -> bool:
 
 def _quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else f"'{name}'"
-
-
-def _shape(shape: Shape) -> str:
-    return "x".join(map(str, shape))
 
 
 def _of_builder(build: Build) -> Iterator[str]:

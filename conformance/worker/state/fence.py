@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -109,7 +109,7 @@ class Fence:
         global _standing
         _standing = self
         self._now, self._loading = [], 0
-        self._functions.watch()
+        self._functions.extend()
         self._registries.watch()
 
     def end(self) -> list[Change]:
@@ -134,7 +134,7 @@ class Fence:
             self._loading -= 1
             if not self._loading:
                 self._look("loading")
-                self._functions.watch()
+                self._functions.extend()
                 self._registries.watch()
                 self._own.take()
                 self._judging.added = self._functions.added = False
@@ -210,15 +210,12 @@ def _put_back(setting: Setting, before: Any) -> bool:
 # ---- the fence of the cell that is running ---------------------------------------------------------------
 
 _standing: Fence | None = None
-_lasting: Fence | None = None
 
 
+@cache
 def of_process() -> Fence:
     """The fence of a worker process, where nothing but cells of cases with the same Python runs."""
-    global _lasting
-    if _lasting is None:
-        _lasting = Fence()
-    return _lasting
+    return Fence()
 
 
 @contextlib.contextmanager

@@ -26,7 +26,9 @@ def settings() -> Iterator[Setting]:
     yield Setting("sys.path_hooks", lambda: [*sys.path_hooks], _put_back_path_hooks, _others, _with_libraries)
     yield Setting("logging.disable", lambda: logging.root.manager.disable, logging.disable)
     yield Setting("the root logger's level", lambda: logging.root.level, logging.root.setLevel)
-    yield Setting("the root logger's handlers", _handlers, _put_back_handlers, _others, _with_python)
+    yield Setting(
+        "the root logger's handlers", lambda: [*logging.root.handlers], _put_back_handlers, _others, _with_python
+    )
     yield Setting("atexit.register", _at_exit, None, lambda value, _: f"{value[0]} functions", _with_imported)
 
 
@@ -52,10 +54,6 @@ def _put_back_finders(before: list[Any]) -> None:
 def _put_back_path_hooks(before: list[Any]) -> None:
     sys.path_hooks[:] = before
     sys.path_importer_cache.clear()  # it holds finders that the hooks made
-
-
-def _handlers() -> list[Any]:
-    return [*logging.root.handlers]
 
 
 def _put_back_handlers(before: list[Any]) -> None:

@@ -7,7 +7,8 @@ names that a module gets late, and hooks that Python offers to be replaced.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
@@ -24,29 +25,22 @@ _HEAP = 1 << 9
 """The flag of a class whose attributes can be set."""
 
 
-class Judging:
-    """The modules and classes of ``PACKAGES`` that are loaded, and what they held."""
+class Watched(ABC):
+    """Modules, classes and tables of functions of some packages, and what they held when they were looked at last."""
 
-    def __init__(self) -> None:
+    def __init__(self, packages: Collection[str], counts: Callable[[str, Any, Any, Any, Any], bool]) -> None:
+        """``counts`` gets a name, its owner, a key, what stood there and what does now, and says whether a function
+        was replaced."""
+        self._counts = counts
         self._spaces = Spaces()
-        self._bodies = Bodies(PACKAGES)
+        self._bodies = Bodies(packages)
         self._owners: list[Any] = []
-        self._modules: dict[str, Any] = {}
         self.added = False
         """Whether anything was added, which is in the place of nothing and may be read by whoever knows of it."""
-        self.extend()
-        self._bodies.take()
 
+    @abstractmethod
     def extend(self) -> None:
-        """Take the modules that were loaded since."""
-        if len(self._modules) == len(sys.modules):
-            return
-        for name, module in [*sys.modules.items()]:
-            if name not in self._modules:
-                self._modules[name] = module
-                if name.partition(".")[0] in PACKAGES and isinstance(module, ModuleType):
-                    for place, owner in _owners(name, module):
-                        self._add(place, owner)
+        """Take what was imported since."""
 
     def accept(self) -> None:
         """Take everything as it is now."""
@@ -62,7 +56,7 @@ class Judging:
         for index in self._spaces.touched():
             name, owner = self._spaces.names[index], self._owners[index]
             for key, before, now in self._spaces.changes(index):
-                if _counts(name, owner, key, before, now):
+                if self._counts(name, owner, key, before, now):
                     changed.append(f"{name}.{key}")
                     if put_back:
                         _put_back(owner, key, before)
@@ -76,6 +70,26 @@ class Judging:
         self._spaces.add(name, owner if isinstance(owner, dict) else vars(owner))
         if len(self._spaces) > count:
             self._owners.append(owner)
+
+
+class Judging(Watched):
+    """The modules and classes of ``PACKAGES`` that are loaded, and what they held."""
+
+    def __init__(self) -> None:
+        super().__init__(PACKAGES, _counts)
+        self._modules: dict[str, Any] = {}
+        self.extend()
+        self._bodies.take()
+
+    def extend(self) -> None:
+        if len(self._modules) == len(sys.modules):
+            return
+        for name, module in [*sys.modules.items()]:
+            if name not in self._modules:
+                self._modules[name] = module
+                if name.partition(".")[0] in PACKAGES and isinstance(module, ModuleType):
+                    for place, owner in _owners(name, module):
+                        self._add(place, owner)
 
 
 def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:

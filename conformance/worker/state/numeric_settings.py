@@ -6,7 +6,7 @@ import ctypes
 import random
 import sys
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from conformance.worker.state.setting import Setting
 
@@ -18,7 +18,10 @@ def settings() -> Iterator[Setting]:
     yield Setting(
         "torch.set_flush_denormal", _denormals, _put_back_arithmetic, lambda value, _: "off" if all(value) else "on"
     )
-    yield Setting("numpy.seterr", _numpy_errors, _put_back_numpy_errors, _other_items, module="numpy")
+    yield Setting(
+        "numpy.seterr", lambda: sys.modules["numpy"].geterr(), lambda before: sys.modules["numpy"].seterr(**before),
+        _other_items, module="numpy",
+    )  # fmt: skip
     yield from _torch() if "torch" in sys.modules else ()
 
 
@@ -61,18 +64,6 @@ def _put_back_arithmetic(_: Any) -> None:
 
 
 # ---- NumPy and PyTorch -----------------------------------------------------------------------------------
-
-
-def _numpy_errors() -> dict[str, str]:
-    import numpy as np
-
-    return cast("dict[str, str]", np.geterr())
-
-
-def _put_back_numpy_errors(before: dict[str, Any]) -> None:
-    import numpy as np
-
-    np.seterr(**before)
 
 
 def _other_items(value: dict[str, str], other: dict[str, str]) -> str:

@@ -6,9 +6,8 @@ import sys
 from functools import cache
 from typing import Any
 
-from conformance.worker.state.bodies import Bodies
-from conformance.worker.state.judging import by_the_compiler, came_late, is_function
-from conformance.worker.state.spaces import MISSING, Spaces
+from conformance.worker.state.judging import Watched, by_the_compiler, is_function
+from conformance.worker.state.spaces import MISSING
 
 _MODULES = ("torch", "torch.nn.functional", "torch.linalg", "torch.special", "torch.fft", "torch.onnx")
 _CLASSES = (("torch", "Tensor"), ("torch.nn", "Module"))
@@ -18,20 +17,15 @@ _FOLLOWS = frozenset({"torch.Storage"})
 """What PyTorch sets with another setting, the default dtype."""
 
 
-class Functions:
+class Functions(Watched):
     """The functions of PyTorch in this process as they were when it was looked at last."""
 
     def __init__(self) -> None:
-        self._spaces = Spaces()
-        self._bodies = Bodies({"torch"})
-        self._owners: list[Any] = []
+        super().__init__({"torch"}, _counts)
         self._pending = [*_MODULES, _LAYERS]
-        self.added = False
-        """Whether anything was added, as in ``judging``."""
-        self.watch()
+        self.extend()
 
-    def watch(self) -> None:
-        """Begins to watch what has been imported by now."""
+    def extend(self) -> None:
         for name in [name for name in self._pending if sys.modules.get(name) is not None]:
             self._pending.remove(name)
             module = sys.modules[name]
@@ -41,35 +35,7 @@ class Functions:
                 layers = [value for value in vars(module).values() if isinstance(value, type)]
                 owners |= {f"{name}.{layer.__name__}": layer for layer in layers}
             for place, owner in owners.items():
-                count = len(self._spaces)
-                self._spaces.add(place, vars(owner))
-                if len(self._spaces) > count:
-                    self._owners.append(owner)
-
-    def accept(self) -> None:
-        """Take everything as it is now."""
-        for index in self._spaces.touched():
-            self._spaces.take(index)
-        self.added = False
-        self.watch()
-        self._bodies.take()
-
-    def changes(self, *, put_back: bool) -> list[str]:
-        """The full names of the functions that were replaced since the last look."""
-        changed = []
-        for index in self._spaces.touched():
-            place, owner = self._spaces.names[index], self._owners[index]
-            for name, before, now in self._spaces.changes(index):
-                if not _counts(owner, name, before, now) or f"{place}.{name}" in _FOLLOWS:
-                    self.added |= before is MISSING and not came_late(place, name, now)
-                    continue
-                changed.append(f"{place}.{name}")
-                if put_back and before is MISSING:
-                    delattr(owner, name)
-                elif put_back:
-                    setattr(owner, name, before)
-            self._spaces.take(index)
-        return changed + self._bodies.changes(put_back=put_back)
+                self._add(place, owner)
 
 
 @cache
@@ -78,9 +44,11 @@ def remember() -> Functions:
     return Functions()
 
 
-def _counts(owner: Any, name: str, before: Any, now: Any) -> bool:
+def _counts(place: str, owner: Any, name: str, before: Any, now: Any) -> bool:
     """Return whether a function is another one now. What was added is nothing in the place of another, but for a
     class that inherits the name."""
+    if f"{place}.{name}" in _FOLLOWS:
+        return False
     if before is MISSING:
         return isinstance(owner, type) and hasattr(super(owner, owner), name) and not name.startswith("__")
     return is_function(before) and not by_the_compiler(before, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -25,21 +25,14 @@ _TORCHLIB = "onnxscript.function_libs.torch_lib.registration"
 _IN_TORCH = "torch.onnx._internal.exporter._torchlib._torchlib_registry"
 _HOOKS = "torch.nn.modules.module"
 
-Tables = Iterator[tuple[str, Mapping[Any, Any]]]
+Tables = Iterable[tuple[str, Mapping[Any, Any]]]
 
 
-def _symbolics(registration: Any) -> Tables:
-    groups = registration.registry._registry
-    yield "symbolics", groups
-    for name, group in [*groups.items()]:
-        yield f"symbolics: {name}", group._functions._merged
-
-
-def _torchlib(registration: Any) -> Tables:
-    entries = registration.default_registry._registry
-    yield "torchlib", entries
-    for name, entry in [*entries.items()]:
-        yield f"torchlib: {name}", vars(entry)
+def _tables_in(label: str, registry: Any, table_of: Callable[[Any], Mapping[Any, Any]]) -> Tables:
+    """Yield a registry, and the table of each of its entries."""
+    yield label, registry
+    for name, entry in [*registry.items()]:
+        yield f"{label}: {name}", table_of(entry)
 
 
 def _decompositions(decomp: Any) -> Tables:
@@ -71,18 +64,10 @@ def _library(library: Any) -> Tables:
                 yield f"torch.library: {name}, {key}", vars(value)
 
 
-def _pytree(pytree: Any) -> Tables:
-    yield "pytree", pytree.SUPPORTED_NODES
-
-
 def _hooks(module: Any) -> Tables:
     for name, value in [*vars(module).items()]:
         if name.startswith("_global") and isinstance(value, dict):
             yield f"torch.nn.Module, {name.removeprefix('_global_')}", value
-
-
-def _globals(exporter: Any) -> Tables:
-    yield "torch.onnx, settings", vars(exporter.GLOBALS)
 
 
 _SET_BY_EXPORTS = frozenset(
@@ -92,14 +77,18 @@ _SET_BY_EXPORTS = frozenset(
 
 
 _TABLES: Mapping[str, Callable[[Any], Tables]] = {
-    _SCRIPTED: _symbolics,
-    _TORCHLIB: _torchlib,
+    _SCRIPTED: lambda scripted: _tables_in(
+        "symbolics", scripted.registry._registry, lambda one: one._functions._merged
+    ),
+    _TORCHLIB: lambda torchlib: _tables_in("torchlib", torchlib.default_registry._registry, vars),
     "torch._decomp": _decompositions,
     "torch._ops": _operators,
     "torch._library.simple_registry": _library,
-    "torch.utils._pytree": _pytree,
+    "torch.utils._pytree": lambda pytree: [("pytree", pytree.SUPPORTED_NODES)],
     _HOOKS: _hooks,
-    "torch.onnx._internal.torchscript_exporter._globals": _globals,
+    "torch.onnx._internal.torchscript_exporter._globals": lambda exporter: [
+        ("torch.onnx, settings", vars(exporter.GLOBALS))
+    ],
 }
 """By the module that holds them, tables of entries that are compared by identity."""
 
@@ -134,7 +123,8 @@ class Registries:
         for name in _TABLES.keys() - self._loaded:
             if name in sys.modules:
                 self._loaded.add(name)
-                self._add(name)
+                for label, table in _TABLES[name](sys.modules[name]):
+                    self._spaces.add(label, table)
         self._counts = self._count_all()
 
     def accept(self) -> None:
@@ -154,7 +144,8 @@ class Registries:
             for key, before, now in self._spaces.changes(index):
                 own = before is MISSING and _of_family(now) and (not isinstance(key, type) or _of_family(key))
                 if not own and key not in _SET_BY_EXPORTS:
-                    changed[f"{table}: {_name_key(key)}" if ": " not in table else table] = None
+                    name = getattr(key, "__qualname__", key)
+                    changed[f"{table}: {name!s:.80}" if ": " not in table else table] = None
             self._spaces.take(index)
         counts = self._count_all()
         if not imported:
@@ -164,10 +155,6 @@ class Registries:
             self._schemas = _schemas
             changed[_SCHEMAS] = None
         return [*changed]
-
-    def _add(self, name: str) -> None:
-        for label, table in _TABLES[name](sys.modules[name]):
-            self._spaces.add(label, table)
 
     def _count_all(self) -> dict[str, Any]:
         return {label: count(sys.modules[name]) for name, (label, count) in _COUNTED.items() if name in sys.modules}
@@ -205,10 +192,6 @@ def _counting(original: Callable[..., Any], step: int) -> Callable[..., Any]:
 def remember() -> Registries:
     """Return the registries of this process, taken at the first call."""
     return Registries()
-
-
-def _name_key(key: Any) -> str:
-    return str(getattr(key, "__qualname__", key))[:80]
 
 
 def _of_family(value: Any) -> bool:

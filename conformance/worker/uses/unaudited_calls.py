@@ -199,20 +199,14 @@ def _watch_functions() -> None:
     asked: Any
     for asked in (os, platform):
         asked.uname = Noted(asked.uname, _note_uname, asked.__name__)
+    of_platform = "platform machine processor release system version architecture libc_ver"
+    of_locale = "setlocale getlocale localeconv getpreferredencoding getdefaultlocale"
     facts = {
         "cwd": [(os, "getcwd"), (os, "getcwdb")],
         "host name": [(socket, "gethostname"), (socket, "getfqdn"), (platform, "node")],
         "cores": [(os, "cpu_count"), (os, "sched_getaffinity"), (os, "process_cpu_count")],
-        "platform": [
-            (platform, name)
-            for name in (
-                "platform", "machine", "processor", "release", "system", "version", "architecture", "libc_ver",
-            )
-        ],
-        "locale": [
-            (locale, name)
-            for name in ("setlocale", "getlocale", "localeconv", "getpreferredencoding", "getdefaultlocale")
-        ],
+        "platform": [(platform, name) for name in of_platform.split()],
+        "locale": [(locale, name) for name in of_locale.split()],
         "user": [(os, name) for name in ("getlogin", "getuid", "geteuid", "getgid")],
     }  # fmt: skip
     for what, functions in facts.items():

@@ -71,7 +71,7 @@ def learn_places() -> None:
     zipped = "python{}{}.zip".format(*sys.version_info)
     zips = {os.path.join(os.path.dirname(place), zipped) for place in library}  # noqa: PTH118, PTH120
     _python = (*(place + os.sep for place in library), *zips)
-    _sites = tuple({os.path.realpath(place) + os.sep for place in sys.path if place and _has_distributions(place)})
+    _sites = tuple({os.path.realpath(place) + os.sep for place in sys.path if place and has_distributions(place)})
 
 
 def kind_of(file: str) -> int:
@@ -106,7 +106,7 @@ def is_site(place: str) -> bool:
     return f"{place}{os.sep}" in _sites
 
 
-def _has_distributions(place: str) -> bool:
+def has_distributions(place: str) -> bool:
     """Return whether distributions are installed in a folder of ``sys.path``."""
     if os.path.basename(place) in SITES:  # noqa: PTH119
         return True
