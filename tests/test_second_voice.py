@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from conformance.case.case_file import load
+from conformance.checks import conversion
 from conformance.plan.catalogue import plan
 from conformance.runtimes import registry
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
@@ -87,3 +88,17 @@ def test_a_precision_has_no_verdict_where_nobody_seconds_what_the_file_means(tmp
         assert check == "accuracy" or "for the file itself" in str(record.reason)
     else:
         assert verdict(bench.run_cell(cell, examples=2)) == PASSED
+
+
+def test_a_precision_is_skipped_where_onnx_runtime_does_not_support_the_file(tmp_path, bench, monkeypatch):
+    """As on a host that lacks the locale of texts, which says nothing against the file."""
+
+    def refuse(*_):
+        raise RuntimeError(
+            "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for Softplus(1)"
+        )
+
+    cell = fp16_cells(tmp_path)["fidelity", "fp16"]
+    monkeypatch.setattr(conversion, "opener", lambda runtime: refuse)
+    record = bench.run_cell(cell, examples=2)
+    assert record.status == "skipped" and "ONNX Runtime does not take the model" in record.reason

@@ -12,6 +12,7 @@ from conformance.export import graph
 from conformance.export.model_store import Store, Stored
 from conformance.precision import convert as conversion
 from conformance.runtimes import opener
+from conformance.runtimes.unsupported import refusal
 
 
 def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
@@ -56,7 +57,7 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
 
 def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
     """Stopped where calibration cannot run the exported model (it does not load, or needs a library), or the
-    converter would change the type of its outputs."""
+    converter would change the type of its outputs. Unavailable where ONNX Runtime does not support a file."""
     if stored.facts.sequences:
         run.prepared.see_lengths()
     if run.reference.listed is not None:
@@ -70,8 +71,14 @@ def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
             raise Unavailable(text)
         how = "return a tuple in place of a list, or say why with left_out:"
         raise Stopped("convert", "SequenceOutput", f"{text}; {how}", "case")
-    with run.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, run.libraries()):
-        pass
+    try:
+        with run.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, run.libraries()):
+            pass
+    except Stopped as stop:
+        said = None if run.cell.case.says.onnx is None else refusal("onnxruntime", stop.__cause__)
+        if said is None:
+            raise
+        raise Unavailable(said) from stop
     if run.cell.case.says.libraries:
         text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
         raise Stopped("convert", "CustomLibraries", text, "case")

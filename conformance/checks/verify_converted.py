@@ -29,12 +29,11 @@ from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
 from conformance.compare.nudge import by_share, movement
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, Unavailable, attempt, or_else, stopping
+from conformance.errors import Stopped, or_else, stopping
 from conformance.export.model_store import Stored
 from conformance.records.record_types import Fidelity
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
-from conformance.runtimes.unsupported import refusal
 from conformance.verdict.comparer import WrongAnswer, worst_dict
 from conformance.verdict.example import Answers, Effort, Example
 from conformance.verdict.loss import LITERAL
@@ -253,17 +252,12 @@ class FidelityVerifier(_NoiseLimited):
 
 def opening_literal(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session]:
     """Opens what computes the meaning of a converted graph at the first call, to be closed with ``stack``; Stopped
-    at ``load`` where that cannot be, Unavailable where ONNX Runtime does not support a file. Where an earlier run has
-    kept its answers it is not asked, nor opened."""
+    at ``load`` where that cannot be. Where an earlier run has kept its answers it is not asked, nor opened."""
 
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            found = attempt(lambda: stack.enter_context(opener(LITERAL)(converted.file, run.libraries())))
-            if not isinstance(found, Exception):
-                return found
-            said = None if run.cell.case.says.onnx is None else refusal("onnxruntime", found)
-            raise found if said is None else Unavailable(said)
+            return stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
 
     return opened
 
