@@ -50,7 +50,7 @@ def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
     rows = dict(made.rows)
     assert rows["where"] == ("cases/mods.py:16  agg = zeros.index_add(0, dst, m)",)
     assert rows["effect"] == ("output 0[0, 0] is -0.37, expected 0.102 (6 of 18 values wrong, 211,000 x tolerance)",)
-    assert rows["input"] == ("n=3, x = float32 zeros (smallest that fails)",)
+    assert rows["input"] == ("n=3, x = float32 zeros (smallest found)",)
     assert rows["evidence"][0] == "wrong in ONNX's evaluator and OpenVINO too"
     assert rows["reproduce"][0].startswith("python .conformance/failing/a/repro.py")
     assert rows["more"][0].startswith(f"conformance explain {made.id} ")

@@ -242,7 +242,8 @@ def _effect(record: Mapping[str, Any]) -> tuple[str, ...]:
         stopped = f"stops at {record.get('stage')}" + (f" with {record['error']}" if record.get("error") else "")
         return (stopped,) if record.get("stage") != "compare" else ()
     if record.get("error") not in VALUES or worst.get("looked_up"):
-        return (element(record, worst),)
+        off = worst.get("looked_up") or float(worst.get("ratio") or 0) > 1  # else it is of another example
+        return (element(record, worst),) if off else ()
     place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index']))}]"
     counted = _COUNTED.search(str(record.get("reason")))
     share = f"{counted[1]} of {counted[2]} values wrong, " if counted else ""
@@ -273,7 +274,7 @@ def _input(record: Mapping[str, Any]) -> tuple[str, ...]:
     values = [f"{name} = {_values(text)}" for name, text in inputs.items()]
     if not values:
         values = [f"{draw['regime']} values, seed {draw['seed']}"]
-    which = "the example that was running" if record.get("signal") else "smallest that fails" if inputs else ""
+    which = "the example that was running" if record.get("signal") else "smallest found" if inputs else ""
     return (", ".join([*([sizes] if sizes else []), *values]) + (f" ({which})" if which else ""),)
 
 
