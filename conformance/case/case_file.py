@@ -80,7 +80,9 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
         if len(problems) >= PROBLEMS or len(cases) > CASES:
             break
         if not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
-            problem = document.problem((name,), f"{shown(name)} is not a case name: letters, digits and _")
+            problem = document.problem(
+                (name,), f"{shown(name)} is not a case name: a letter, then letters, digits and _"
+            )
         elif not isinstance(said, dict):
             problem = document.problem((name,), f"the case {shown(name)} is a mapping with about, inputs, ...")
         else:

@@ -112,7 +112,7 @@ def _names(tree: ast.AST, text: str) -> Iterator[str]:
         elif isinstance(node, ast.Constant):
             if type(node.value) is not int or abs(node.value) > SIZE:
                 written = shown(ast.get_source_segment(text, node) or text).strip("'")
-                raise ValueError(f"{shown(text)}: {written} is not a size")
+                raise ValueError(f"{shown(text)}: {written} is not a size, a whole number of at most {SIZE}")
         elif isinstance(node, ast.Name):
             if node in functions:
                 continue

@@ -75,7 +75,7 @@ def run(given: argparse.Namespace) -> int:
     """
     name, folder = given.name, _place(given)
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-        raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
+        raise UserError(f"'{name}' is not a case name: a lower-case letter, then such letters, digits and _")
     if given.module is not None or given.observe is not None:
         require_torch("finding the inputs of a module needs")
     case = folder / f"{name}.yaml"

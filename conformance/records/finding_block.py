@@ -54,6 +54,7 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
     run of those that are known in which it is red. ``kept`` says that commands find it in a run file."""
     explained = [one for one in finding.cells if not (one.get("unexplained") or one.get("explained_with"))]
     record = min(explained or finding.cells, key=shows_less)
+    to = "  (for whoever wrote that code)" if record.get("own_code") else "  (ready to send upstream)"
     rows = (
         ("where", _where(record)),
         ("effect", _effect(record)),
@@ -63,7 +64,7 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
         ("since", (since,) if since else ()),
         ("cells", _cells(finding.cells)),
         ("reproduce", _reproduce(record)),
-        ("report", tuple(f"{file}  (ready to send upstream)" for file in _told(record, "issue"))),
+        ("report", tuple(f"{file}{to}" for file in _told(record, "issue"))),
         ("more", _more(finding) if kept else ()),
     )
     known = tuple(row for row in rows if row[1])
