@@ -120,12 +120,35 @@ def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
     return (in_between & ~nan).reshape(out.shape)
 
 
+def _added(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Sums that go beyond the format in some orders of their terms, and means also where all terms have one sign:
+    they may be divided before they are added."""
+    import torch
+
+    terms = args[0]
+    if not out.is_floating_point() or not terms.is_floating_point():
+        return None
+    most, values = torch.finfo(out.dtype).max, terms.double()
+    if "cumsum" in str(func):
+        add = partial(torch.cumsum, dim=args[1])
+    else:
+        add = partial(torch.sum, dim=(args[1] if len(args) > 1 else None) or list(range(terms.dim())))
+    finite = torch.where(values.isfinite(), values, 0.0)
+    up, down = add(finite.clamp(min=0)), add(finite.clamp(max=0))
+    high, low, nan = (add(each.double()) > 0 for each in (values == math.inf, values == -math.inf, values.isnan()))
+    both = torch.ones_like(high) if "mean" in str(func) else (up > 0) & (down < 0)
+    in_between = torch.where(high | low, (high & (down <= -most)) | (low & (up >= most)),
+                             both & ((up >= most) | (down <= -most)))  # fmt: skip
+    return (in_between & ~nan & ~(high & low)).reshape(out.shape)
+
+
 RULES = (
     Rule("cast", re.compile(r"aten\.(_to_copy|copy_)"), _no_integer),
     Rule("quantizer", re.compile(r"(aten|quantized_decomposed)\._?(fake_)?quantize_"), _no_quantum),
     Rule("transform", re.compile(r"aten\._fft_"), _transformed),
     Rule("matrix", MATRICES, _factored),
     Rule("order", re.compile(r"aten\.(cum)?prod"), _multiplied),
+    Rule("order", re.compile(r"aten\.((cum)?sum|mean)$"), _added),
     Rule("place", re.compile(r"aten\._?grid_sampler"), _sampled),
     Rule("place", re.compile(r"torchvision\.(roi|ps_roi)_"), _cropped),
 )

@@ -70,6 +70,28 @@ def _written_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> 
     yield 0, times > 1
 
 
+def _beyond_in_between(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield sums that go beyond the format in some orders of their terms, and means also where all terms have one
+    sign: they may be divided before they are added."""
+    terms, out = inputs[0], outputs[0]
+    axes = inputs[1] if len(inputs) > 1 and inputs[1] is not None else getattr(node, "axes", None)
+    if terms.dtype.kind != "f" or out.dtype.kind != "f":
+        return
+    over = tuple(int(axis) for axis in np.ravel(axes)) if axes is not None and np.size(axes) else None
+
+    def add(values: Any) -> Any:
+        return values.sum(over, np.float64).reshape(out.shape)
+
+    finite, most = np.where(np.isfinite(terms), terms, 0), float(np.finfo(out.dtype).max)
+    up, down = add(np.maximum(finite, 0)), add(np.minimum(finite, 0))
+    high, low, nan = (add(each) > 0 for each in (terms == np.inf, terms == -np.inf, np.isnan(terms)))
+    both = (up > 0) & (down < 0) if node.op_type == "ReduceSum" else True
+    beyond = np.where(
+        high | low, (high & (down <= -most)) | (low & (up >= most)), both & ((up >= most) | (down <= -most))
+    )
+    yield 0, beyond & ~nan & ~(high & low)
+
+
 def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], compute: Callable[..., Any]) -> Marks:
     """Yield the indices of windows whose largest value stands there twice: they are others where of equal values the
     last one is made the largest, and not the first one."""
@@ -106,6 +128,8 @@ RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
     "ScatterElements": ("written twice", _written_twice),
     "ScatterND": ("written twice", _written_twice),
     "MaxPool": ("ties", _equal_maxima),
+    "ReduceMean": ("order", _beyond_in_between),
+    "ReduceSum": ("order", _beyond_in_between),
     "NonMaxSuppression": ("overlap", _other_boxes),
 }
 """By operator the name of the rule, as ``records.details`` words it, and what finds where it holds."""

@@ -375,8 +375,8 @@ RULES = {
     "transform": "a Fourier transform met NaN or infinities, of which each algorithm makes something else (0 * inf, "
     "inf - inf)",
     "matrix": "a matrix with NaN or infinities was factored, which LAPACK leaves undefined",
-    "order": "a product overflows, or vanishes, in some orders of its factors and not in others, and their order is "
-    "nowhere defined",
+    "order": "a product or a sum overflows, or a product vanishes, in some orders of its factors or terms and not in "
+    "others, and their order is nowhere defined",
     "place": "values were sampled at a place that is NaN or infinite, which is undefined as an index (C++ "
     "[conv.fpint])",
     "boxes": "boxes or scores that are NaN or infinite were compared, and torchvision.ops.nms does not say with what "
