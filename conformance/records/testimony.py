@@ -87,7 +87,7 @@ def guilty_passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterato
     if told.get("together"):
         yield f"passes {' and '.join(names)} of {title}{level}: {right} without any one of them; it takes them all"
     elif len(names) > 1:
-        yield f"passes {' and '.join(names)} of {title}{level}: {right} without these, and wrong with any one"
+        yield f"passes {' and '.join(names)} of {title}{level}: {right} without these, and wrong with any one of them"
     elif told.get("alone"):
         yield f"pass {names[0]} of {title}{level}: {right} without it, and with no other pass it fails alike"
     else:
