@@ -51,7 +51,7 @@ class Records(list[Record]):
 def check(
     module: Any, *, inputs: dict[str, Any] | None = None, name: str | None = None, isolated: bool = True, **case: Any
 ) -> Records:
-    """Exports a module, runs it in every runtime of the case, and compares, as the suite does with a case file.
+    """Export a module, run it in every runtime of the case, and compare, as the suite does with a case file.
 
     ``module`` is a ``torch.nn.Module``, which stays as it is, or a name such as ``"torch.nn.GroupNorm"``. All else
     are keys of a case (``docs/case-reference.md``): ``inputs={"x": "float32[batch, 5]"}``, ``dims={"batch":
@@ -197,7 +197,7 @@ def _run(cells: Sequence[Cell], settings: Settings, worker: Worker | None) -> It
 
 @contextlib.contextmanager
 def _threads() -> Iterator[None]:
-    """Puts the number of PyTorch's threads back, of which cells have one."""
+    """Put the number of PyTorch's threads back, of which cells have one."""
     import torch
 
     count = torch.get_num_threads()

@@ -137,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, 1 for what was found, 2 for what the user has to correct, 3 for a mistake of ours."""
+    """Return the exit code: 0, 1 for what was found, 2 for what the user has to correct, 3 for a mistake of ours."""
     known = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks how to go on
         importlib.import_module("argcomplete").autocomplete(known)

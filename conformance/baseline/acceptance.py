@@ -30,7 +30,7 @@ def accept(
     limits: Limits | None = None,
     environment: bool = False,
 ) -> list[Change]:
-    """Makes the baseline agree with the run in the changes that are named, and returns these changes.
+    """Make the baseline agree with the run in the changes that are named, and return these changes.
 
     Names are ids, or patterns with ``*`` and ``?`` over them; brackets mean themselves, as ids have them. ``kinds``
     keeps only changes of these kinds. A regression needs ``because``, which stays in its line with what the cell was

@@ -39,7 +39,7 @@ class Entry:
 
 
 def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Record]) -> None:
-    """Writes a whole baseline; what a baseline that was in the file before had accepted is forgotten.
+    """Write a whole baseline; what a baseline that was in the file before had accepted is forgotten.
 
     Raises UserError for a cell that is there twice.
     """
@@ -104,7 +104,7 @@ def read(file: Path) -> tuple[str, list[Entry]]:
 
 
 def write(file: Path, header: str, entries: Sequence[Entry]) -> None:
-    """Puts the cells in order and replaces the file at once. Raises UserError for a cell that is there twice."""
+    """Put the cells in order and replace the file at once. Raises UserError for a cell that is there twice."""
     texts, case, last = [header], "", None
     for entry in sorted(entries, key=lambda entry: str(entry.line["id"])):
         name, its_case = entry.line["id"], expand(entry.line)["case"]

@@ -43,7 +43,7 @@ class Part:
 
 
 def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed: bool = False) -> Run:
-    """Writes the folder ``out`` with all cells of ``runs``, and returns the run that it holds.
+    """Write the folder ``out`` with all cells of ``runs``, and return the run that it holds.
 
     A cell that several runs have is kept once, where they agree; where some could only skip it, the verdict of a run
     that ran it counts. The header says in ``shards`` what each run was; its ``seconds`` are those of the longest run.

@@ -39,7 +39,7 @@ class BundleWriter:
     """Writes a bundle; an entry is in it once all of it is written."""
 
     def __init__(self, folder: Path, environment: Mapping[str, Any]) -> None:
-        """Raises UserError where the folder holds something else than a bundle."""
+        """Raise UserError where the folder holds something else than a bundle."""
         if folder.exists() and any(folder.iterdir()) and not (folder / HEAD).is_file():
             raise UserError(f"{folder} is not empty and not a bundle; choose another folder")
         if (folder / CELLS).is_symlink():  # or another folder would be written to
@@ -67,7 +67,7 @@ class Bundle(Files):
     """A bundle on disk, with what its ``bundle.json`` says."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UserError where there is none, one of another format, or one that is damaged."""
+        """Raise UserError where there is none, one of another format, or one that is damaged."""
         super().__init__(folder)
         file = folder / HEAD
         try:
@@ -90,7 +90,7 @@ class Bundle(Files):
 
 
 def write_trial(folder: Path, trial: Trial, names: Sequence[str]) -> dict[str, Any]:
-    """Writes what an engine is tried with into an entry's folder; the value of ``Entry.trial``."""
+    """Write what an engine is tried with into an entry's folder; the value of ``Entry.trial``."""
     batches = {"first": trial.inputs, **({"rows": trial.rows} if trial.rows is not None else {})}
     batches |= {f"batch_{batch}": inputs for batch, inputs in trial.batches.items()}
     for name, inputs in batches.items():
@@ -101,7 +101,7 @@ def write_trial(folder: Path, trial: Trial, names: Sequence[str]) -> dict[str, A
 
 
 def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str]:
-    """Puts model and libraries into an entry's folder; the libraries' paths in it. Links the model if possible."""
+    """Put model and libraries into an entry's folder; the libraries' paths in it. Link the model if possible."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "model.onnx"
     link_model(model, target)

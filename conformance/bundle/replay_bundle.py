@@ -68,7 +68,7 @@ def replay(
     on_library: Callable[[str], object] = lambda line: None,
     on_record: Callable[[dict[str, Any]], object] = lambda record: None,
 ) -> list[dict[str, Any]]:
-    """Runs all entries whose id ``keep`` wants, each in a worker process, and writes a run to ``report``.
+    """Run all entries whose id ``keep`` wants, each in a worker process, and write a run to ``report``.
 
     ``required`` turns cells that this host cannot run into failures, ``require_provider`` those of which a provider
     of ONNX Runtime leaves nodes to the CPU; ``libraries`` lets code of the bundle run, after ``on_library`` was told
@@ -247,7 +247,7 @@ class _Replay:
             self._build = self._build_in(store)
 
     def all(self) -> None:
-        """Runs all examples of the entry and notes in the record what they showed."""
+        """Run all examples of the entry and note in the record what they showed."""
         entry, record = self._entry, self.record
         with contextlib.ExitStack() as stack:
             session, stopped = self._load(stack)
@@ -351,7 +351,7 @@ class _Replay:
         return inquiry.explained()
 
     def note(self, draw: Draw, stage: str) -> None:
-        """Tells the parent process that this draw comes next, in case it ends the process."""
+        """Tell the parent process that this draw comes next, in case it ends the process."""
         self._progress.note(stage=stage, draw=draw.as_dict(), examples=self.record.examples)
 
     @contextlib.contextmanager

@@ -61,7 +61,7 @@ class Expression:
 
     @classmethod
     def parse(cls, text: object) -> Expression:
-        """Raises ValueError, with a message for the author of the case, on anything but such an expression."""
+        """Raise ValueError, with a message for the author of the case, on anything but such an expression."""
         if isinstance(text, (bool, float)) or not isinstance(text, (str, int)):
             raise ValueError(f"{shown(text)} is not a size")
         text = " ".join(str(text).split())
@@ -140,7 +140,7 @@ class Range:
 
     @classmethod
     def parse(cls, text: object) -> Range:
-        """Reads ``4``, ``1..64``, ``32..256 step 32`` or ``1..n``; raises ValueError."""
+        """Read ``4``, ``1..64``, ``32..256 step 32`` or ``1..n``; raise ValueError."""
         if isinstance(text, list):
             raise ValueError("a list is not a range; write its ends as in 1..8")
         first, dots, rest = str(text).partition("..")
@@ -196,7 +196,7 @@ class TensorType:
 
     @classmethod
     def parse(cls, text: str) -> TensorType:
-        """Raises ValueError with the nearest dtype where it is unknown."""
+        """Raise ValueError with the nearest dtype where it is unknown."""
         if len(str(text)) > TEXT:
             raise ValueError(f"{shown(text)} is longer than the {TEXT} characters of a tensor type")
         match = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", str(text))
@@ -261,7 +261,7 @@ def _instead(dtype: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Splits at the commas that are outside parentheses: ``min(a, b), 3``."""
+    """Split at the commas that are outside parentheses: ``min(a, b), 3``."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -280,7 +280,7 @@ class Dims:
 
     @classmethod
     def build(cls, ranges: Mapping[str, Range], where: Sequence[Expression] = ()) -> Dims:
-        """Raises ValueError for ends that name each other in a circle."""
+        """Raise ValueError for ends that name each other in a circle."""
         ordered: dict[str, Range] = {}
         while len(ordered) < len(ranges):
             ready = [name for name, r in ranges.items() if name not in ordered and r.names <= ordered.keys()]

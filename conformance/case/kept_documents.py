@@ -47,7 +47,7 @@ def recall(file: Path, text: str) -> Kept | None:
 
 
 def keep(file: Path, text: str, kept: Kept) -> None:
-    """Keeps the document of a file; where the disk does not take it, nothing is kept."""
+    """Keep the document of a file; where the disk does not take it, nothing is kept."""
     if _folder is None or len(text) < _LEAST or not _folder.parent.is_dir():
         return
     payload = marshal.dumps(tuple(kept))

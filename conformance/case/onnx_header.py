@@ -73,7 +73,7 @@ class NotOnnx(ValueError):
 
 
 def header(file: Path) -> Header:
-    """Reads the interface of a model; raises OSError, or NotOnnx for what is no model."""
+    """Read the interface of a model; raise OSError, or NotOnnx for what is no model."""
     if file.exists() and not file.is_file():
         raise NotOnnx("it is no file")
     with file.open("rb") as stream:

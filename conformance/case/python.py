@@ -49,7 +49,7 @@ class Folder:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Folder]:
-        """Puts the folder first on ``sys.path`` and its modules into ``sys.modules``, and takes both out again, with
+        """Put the folder first on ``sys.path`` and its modules into ``sys.modules``, and take both out again, with
         what its Python put on ``sys.path``."""
         outside = {name: sys.modules[name] for name in self._names() if name in sys.modules}
         for name in outside:
@@ -88,7 +88,7 @@ class Folder:
         return file.startswith(f"{self.path}{os.sep}")
 
     def module(self, name: str) -> ModuleType:
-        """Loads ``name.py`` or the package ``name`` of this folder, or else the installed package of that name.
+        """Load ``name.py`` or the package ``name`` of this folder, or else the installed package of that name.
 
         Stopped at ``declare`` where there is neither, or where it does not import.
         """

@@ -146,7 +146,7 @@ def _in_doubt(run: CellRun, stop: Stopped, model: Stored, example: Example | Non
 
 
 def _note_arithmetic(run: CellRun, session: Session, model: Stored, kept: KeptAnswers) -> None:
-    """Notes in the record which provider runs the model, and in which arithmetic. On the CPU that is as it was in an
+    """Note in the record which provider runs the model, and in which arithmetic. On the CPU that is as it was in an
     earlier run of the same model with the same options and instructions."""
     cell = run.cell
     assert cell.runtime is not None
@@ -166,7 +166,7 @@ def _note_arithmetic(run: CellRun, session: Session, model: Stored, kept: KeptAn
 
 
 def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
-    """Notes in the record of a passing cell whether saturation brought its error close to what is allowed.
+    """Note in the record of a passing cell whether saturation brought its error close to what is allowed.
 
     On a processor that does not saturate the error is smaller, and a comparison of runs on both has to know why.
     """

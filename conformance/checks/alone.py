@@ -64,7 +64,7 @@ class Predecessors:
         return _kind(cell, record) not in self._alone
 
     def note_alone(self, cell: Cell, record: Record) -> None:
-        """Notes what a cell did in a fresh process: what fails like it does not fail because of others."""
+        """Note what a cell did in a fresh process: what fails like it does not fail because of others."""
         if record.status == "failed" and record.stage in _ONCE_FOR_ALL:
             self._alone.add(_kind(cell, record))
 

@@ -51,7 +51,7 @@ smaller ones it is asked how the inputs are conditioned, which takes longer than
 
 
 def note_coverage(run: CellRun, verify: Verifier) -> None:
-    """Notes in the record what the cell's comparison shows of the module.
+    """Note in the record what the cell's comparison shows of the module.
 
     Raises Stopped where a submodule that no output shows is wrong in the exported model (WrongInside), and in the
     cell that answers for its case: Hollow where less than ``ENOUGH`` is seen without the case saying why, NotHollow

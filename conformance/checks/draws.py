@@ -120,7 +120,7 @@ class Draws:
                     yield draw
 
     def keep(self, draw: Draw) -> None:
-        """Notes a draw that failed, to be replayed first next time."""
+        """Note a draw that failed, to be replayed first next time."""
         self._failures.keep(draw)
 
     def _regimes(self, shape: int) -> list[str]:
@@ -180,7 +180,7 @@ class _Failures:
             return False
 
     def keep(self, draw: Draw) -> None:
-        """Keeps a draw, unless it cannot be written."""
+        """Keep a draw, unless it cannot be written."""
         if self._folder is None:
             return
         data = json.dumps(draw.as_dict(), sort_keys=True).encode()

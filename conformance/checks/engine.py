@@ -54,7 +54,7 @@ def _batched(run: CellRun, batch: int) -> Inputs | None:
 
 
 def check_engine(run: CellRun) -> None:
-    """Builds the cell's engine and tries it with inputs that PyTorch has answered."""
+    """Build the cell's engine and try it with inputs that PyTorch has answered."""
     cell = run.cell
     stored = run.model()
     model = converted_model(run, stored) if cell.converted else stored

@@ -47,7 +47,7 @@ class Examples:
         self._conditioned = not cell.converted and not says.is_drafted and all(declared_values)
 
     def run(self) -> None:
-        """Raises Stopped for the first example that fails without being declared to, and where the examples
+        """Raise Stopped for the first example that fails without being declared to, and where the examples
         together prove nothing."""
         self._outputs = self._verify.first(self._first)
         weak: tuple[Example, Comparison] | None = None

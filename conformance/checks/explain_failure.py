@@ -48,7 +48,7 @@ class CaseExplainer(Explainer):
         return self._settings.explain == "later" and not self.is_declared(stop)
 
     def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
-        """Raises Unavailable for a failure with a file that accuses nobody; of a declared one nobody is asked."""
+        """Raise Unavailable for a failure with a file that accuses nobody; of a declared one nobody is asked."""
         if not self.is_declared(stop):
             self.voices.check_counts(stop, example)
 

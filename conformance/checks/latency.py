@@ -42,7 +42,7 @@ THROUGHPUT_SECONDS = 1.0
 
 
 def check_latency(run: CellRun) -> None:
-    """Holds a runtime against its budget. A broken budget is a failure; where the samples do not decide, the cell is
+    """Hold a runtime against its budget. A broken budget is a failure; where the samples do not decide, the cell is
     skipped, and says so."""
     entry = run.cell.budget
     assert entry is not None

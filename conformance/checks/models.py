@@ -88,7 +88,7 @@ class CellRun:
     def opened(
         cls, cell: Cell, settings: Settings, record: Record | None = None, progress: Progress | None = None
     ) -> Iterator[CellRun]:
-        """Opens a cell; inside the block the Python beside its case can be imported.
+        """Open a cell; inside the block the Python beside its case can be imported.
 
         What ends the block is written into the record and raised as Stopped, or as Unavailable where this host lacks
         something; KeyboardInterrupt is raised as it is, and so is UserError by a command, which wants no record.
@@ -137,7 +137,7 @@ class CellRun:
         one_thread()
 
     def export(self, *, odd: bool = False, with_symbolics: bool = True, inputs: Inputs | None = None) -> Exported:
-        """Exports now, without the store, with other ``inputs`` where there are any; afterwards the module has to be
+        """Export now, without the store, with other ``inputs`` where there are any; afterwards the module has to be
         what it was."""
         sizes = self.prepared.trace(odd=odd)
         inputs = self.prepared.inputs(odd=odd) if inputs is None else inputs
@@ -172,7 +172,7 @@ class CellRun:
             raise Stopped("export", "ChangedModule", text, "exporter")
 
     def note_changes(self) -> None:
-        """Notes in the record what calls change in the module, and have put back, and which outputs are random."""
+        """Note in the record what calls change in the module, and have put back, and which outputs are random."""
         for output in self.reference.outputs():
             if output.random:
                 text = (
@@ -217,7 +217,7 @@ class CellRun:
         observed: Observed,
         told: dict[str, Any] | None = None,
     ) -> Stored:
-        """Keeps an exported model under what was observed of its export."""
+        """Keep an exported model under what was observed of its export."""
         place = place_of(self.key, observed)
         stored = Store(self.settings.store).put(place, model, facts, seconds, told)
         Results(self.settings.index, self.keeping.home).put(self.key, place, observed)
@@ -272,7 +272,7 @@ class CellRun:
         return stored
 
     def _put(self, model: Serialized, facts: Facts, seconds: dict[str, float]) -> Stored:
-        """Keeps the exported model, or has it for this process alone."""
+        """Keep the exported model, or have it for this process alone."""
         observed = self.keeping.observe()
         if observed is not None and not observed.fleeting:
             return self.keep_model(model, facts, seconds, observed, {"warned": self.warned})

@@ -64,7 +64,7 @@ class Outcomes:
         return stop if self.is_declared(stop) else None
 
     def note_failed_export(self, model: str, stop: Stopped) -> None:
-        """Keeps how the export of the model with this key failed, if it is declared to and nothing but the exporter
+        """Keep how the export of the model with this key failed, if it is declared to and nothing but the exporter
         made it fail."""
         of_the_host = trouble_of_host(stop) is not None or lacks_memory(stop)
         if stop.stage != "export" or stop.fault != "exporter" or of_the_host or not self.is_declared(stop):
@@ -78,7 +78,7 @@ class Outcomes:
         return bool(self._keeping.get(self._folder, _key("trace", model, self._host())) == structure)
 
     def note_same_graph(self, model: str, structure: str) -> None:
-        """Keeps that the module of the model with this key has given this graph at other sizes too."""
+        """Keep that the module of the model with this key has given this graph at other sizes too."""
         self._keeping.put(self._folder, _key("trace", model, self._host()), structure)
 
     # ---- explanations --------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from conformance.worker.progress_note import Progress
 
 
 def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, most: int) -> Entry | Record:
-    """Writes one entry below ``folder`` with at most ``most`` examples, and gives it back; where the cell cannot be
+    """Write one entry below ``folder`` with at most ``most`` examples, and give it back; where the cell cannot be
     packed, a record that says why."""
     record = cell.record()
     with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
@@ -100,7 +100,7 @@ def _seen(verify: Verifier, example: Example) -> Example:
 def write_entry(
     run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[Example]
 ) -> Entry:
-    """Writes model, libraries and examples of a cell below ``folder``. Stopped where a bundle may not hold it."""
+    """Write model, libraries and examples of a cell below ``folder``. Stopped where a bundle may not hold it."""
     cell, says = run.cell, run.cell.case.says
     for key in says.onnxruntime.config:
         if not may_set(key):
@@ -142,7 +142,7 @@ def _seen_code(run: CellRun) -> list[str]:
 
 
 def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> Path:
-    """Writes a bundle of one failing example beside the store; the record says where, and which code it has. The
+    """Write a bundle of one failing example beside the store; the record says where, and which code it has. The
     bundle's folder."""
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))

@@ -110,7 +110,7 @@ class Pool(Generic[J, R]):
         return list(self._doing.values())
 
     def close(self) -> None:
-        """Ends what is running, and the workers."""
+        """End what is running, and the workers."""
         self._stopped = True
         self._over.set()
         for worker in self.workers:
@@ -127,7 +127,7 @@ class Pool(Generic[J, R]):
             return self._schedule.take(worker, of_others=of_others)
 
     def _drive(self, worker: int, run: Running[J, R]) -> None:
-        """Has one worker run what the schedule gives it."""
+        """Have one worker run what the schedule gives it."""
         try:
             number = self._take(worker, of_others=True)
             while number is not None and not self._stopped:

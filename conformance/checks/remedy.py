@@ -294,7 +294,7 @@ _WHY = {
 
 
 def nonzero(module: Any, names: Sequence[str]) -> None:
-    """Gives parameters random values, as the Python of a remedy does."""
+    """Give parameters random values, as the Python of a remedy does."""
     import torch
 
     torch.manual_seed(0)

@@ -49,7 +49,7 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
 
 
 def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | None = None) -> Record:
-    """Runs one cell and says what happened. Raises nothing but KeyboardInterrupt.
+    """Run one cell and say what happened. Raises nothing but KeyboardInterrupt.
 
     ``fence``: that of this process, where only cells run in it; another process is looked at anew for each cell.
     """

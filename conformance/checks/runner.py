@@ -115,7 +115,7 @@ class Runner:
             yield self(cell) if absent is None else skipped(cell, absent)
 
     def renew(self) -> None:
-        """Has the next cell run in a process that has loaded no case's Python, and has that process wait for it."""
+        """Have the next cell run in a process that has loaded no case's Python, and have that process wait for it."""
         if self._worker is not None:
             self._replace()
             attempt(self._worker.ready)  # what it raises comes again when the next cell is asked for

@@ -36,7 +36,7 @@ class SecondVoices:
         """True where another file is run than the one that says what is right: a difference may be its own."""
 
     def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
-        """Raises Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
+        """Raise Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
         support the file, or gives other values than the only one who computes it."""
         run = self._run
         if run.cell.case.says.onnx is None:
@@ -51,7 +51,7 @@ class SecondVoices:
             self._check_unconverted(example, example.wanted)
 
     def _check_unconverted(self, example: Example, meaning: list[Array]) -> None:
-        """Raises Unavailable where ONNX Runtime, which computes what a converted model means, gives other values than
+        """Raise Unavailable where ONNX Runtime, which computes what a converted model means, gives other values than
         ONNX's evaluator for the file itself: what the precision costs cannot be told of that then."""
         asked = ask(loss.LITERAL, self._model.file, self._run.libraries(), example.inputs)
         if asked.outputs is not None and _contradict(asked.outputs, meaning):
@@ -59,7 +59,7 @@ class SecondVoices:
             raise Unavailable(f"{text}, so that nobody knows the cost of {self._run.cell.precision}")
 
     def _check_seconded(self, example: Example, stop: Stopped) -> None:
-        """Raises Unavailable where the only one who gives other values than a runtime is who says what is right, or
+        """Raise Unavailable where the only one who gives other values than a runtime is who says what is right, or
         where the runtime is known to compute such models otherwise.
 
         One of the two is wrong, and nobody else shows which: a runtime is not accused by that alone.

@@ -44,7 +44,7 @@ SECONDS = 30.0
 
 
 def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
-    """Writes a bundle of the smallest model that fails as ``model`` does at the example into ``folder``, and gives
+    """Write a bundle of the smallest model that fails as ``model`` does at the example into ``folder``, and give
     what is known of it, for the record; None where the fault is not ONNX Runtime's, or nobody says what is right.
 
     ``nodes`` of ``of`` are left, ``operators`` are theirs. ``repro`` and ``issue`` are files that were written,
@@ -164,7 +164,7 @@ def _expected(cut: Cut, failure: Failure) -> list[Array]:
 def _write(
     run: CellRun, cut: Cut, failure: Failure, expected: Sequence[Array], example: Example, folder: Path
 ) -> None:
-    """Writes the bundle, which any replay reads."""
+    """Write the bundle, which any replay reads."""
     cell = run.cell
     name = "test_smallest"
     writer = BundleWriter(folder, environment([]))
@@ -193,7 +193,7 @@ def _write(
 def _scripted(
     cut: Cut, failure: Failure, expected: Sequence[Array], told: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Writes the script, runs it, and keeps it with its text where it shows the defect."""
+    """Write the script, run it, and keep it with its text where it shows the defect."""
     text = None if failure.libraries else script(cut, failure, expected)
     if text is None:
         return {"why_not": "libraries" if failure.libraries else "length"}

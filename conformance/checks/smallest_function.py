@@ -189,7 +189,7 @@ def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
 
 
 def _of_failed(run: CellRun) -> Reduced:
-    """Raises Unable where the export does not stop, or nothing of it can be seen."""
+    """Raise Unable where the export does not stop, or nothing of it can be seen."""
     deadline = time.monotonic() + run.settings.smallest_seconds
     run.set_apart()
     stopped = stopped_export(run.cell.exporter, run.export)
@@ -258,7 +258,7 @@ def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
 
 
 def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
-    """Writes the script about a function, runs it, and keeps it with its text where it shows the defect; what the
+    """Write the script about a function, run it, and keep it with its text where it shows the defect; what the
     record says of it."""
     shown, told = found.shown, dict(found.told)
     if shown is None:
@@ -292,7 +292,7 @@ def _defines(run: CellRun) -> list[str]:
 
 
 def _copy(run: CellRun, code: Sequence[str], folder: Path) -> None:
-    """Copies the files of functions beside the case, with those that these import there."""
+    """Copy the files of functions beside the case, with those that these import there."""
     beside = run.cell.case.folder.resolve()
     for file in imported(beside, [name.partition(".")[0] for name in code]):
         if file.is_relative_to(beside):

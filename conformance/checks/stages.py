@@ -49,12 +49,12 @@ class Stages:
             self.current = before
 
     def note(self, draw: Draw, stage: str) -> None:
-        """Tells the parent process that this draw comes next, in case it ends the process."""
+        """Tell the parent process that this draw comes next, in case it ends the process."""
         text = f'{{"stage":"{stage}","draw":{draw.encoded},"examples":{self._record.examples}}}'
         self._progress.write(text if not self._failed else f"{text[:-1]},{encode(self._failed)[1:]}")
 
     def failed(self, stop: Stopped, draw: Draw) -> None:
-        """Tells the parent process how the cell has failed, in case explaining that ends the process."""
+        """Tell the parent process how the cell has failed, in case explaining that ends the process."""
         what = {"stage": stop.stage, "error": stop.error, "reason": stop.reason[:_REASON], "fault": stop.fault}
         self._failed = {"failed": {**what, "draw": draw.as_dict()}}
         self.note(draw, stop.stage)

@@ -183,7 +183,7 @@ class Verifier(Comparer):
         return example.wanted
 
     def tell(self, stop: Stopped, example: Example) -> None:
-        """Has the failure be known, should the process end while it is explained."""
+        """Have the failure be known, should the process end while it is explained."""
         self._stages.failed(stop, example.draw)
 
     def alone(self, example: Example) -> Comparison:
@@ -191,7 +191,7 @@ class Verifier(Comparer):
         return self(example)
 
     def conclude(self) -> None:
-        """Raises WrongTogether where all examples together are wrong, though none of them is by itself."""
+        """Raise WrongTogether where all examples together are wrong, though none of them is by itself."""
 
     def compare(self, got: list[Array], right: Right) -> Comparison:
         return self.judge_of(right.wanted).compare(got, right)

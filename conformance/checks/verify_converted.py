@@ -194,7 +194,7 @@ class FidelityVerifier(_NoiseLimited):
         return Comparison("verified")
 
     def _measure(self, draw: Draw, read: Read) -> None:
-        """Adds the noise of one draw's outputs to that of all draws."""
+        """Add the noise of one draw's outputs to that of all draws."""
         self._draws.append(draw)
         self._called = read.called
         for output, (array, right) in enumerate(zip(read.got, read.wanted, strict=True)):
@@ -251,7 +251,7 @@ class FidelityVerifier(_NoiseLimited):
 
 
 def opening_literal(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session]:
-    """Opens what computes the meaning of a converted graph at the first call, to be closed with ``stack``; Stopped
+    """Open what computes the meaning of a converted graph at the first call, to be closed with ``stack``; Stopped
     at ``load`` where that cannot be. Where an earlier run has kept its answers it is not asked, nor opened."""
 
     @cache
@@ -263,7 +263,7 @@ def opening_literal(run: CellRun, converted: Stored, stack: contextlib.ExitStack
 
 
 def rounding_otherwise(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session] | None:
-    """Opens the converted model with other roundings, to be closed with ``stack``; None for int8, whose values are
+    """Open the converted model with other roundings, to be closed with ``stack``; None for int8, whose values are
     rounded to scales."""
     if base_of(run.cell.precision) != "fp16":
         return None

@@ -123,7 +123,7 @@ class Cluster(Workers):
                 yield from self._hear(what) if kind == "event" else self._done(what)
 
     def _submit(self, task: _Task) -> None:
-        """Hands out what is left of a task, under another key each time."""
+        """Hand out what is left of a task, under another key each time."""
         assert self.client is not None and self._run is not None
         task.tries += 1
         key = f"conformance_cells-{self.name}-{next(self._numbers)}"  # Dask keeps durations by the first word
@@ -209,7 +209,7 @@ class Cluster(Workers):
         return address if worker is None else f"{worker.name} ({address})"
 
     def _again(self, task: _Task) -> None:
-        """Hands out anew what is left of a task, in place of what runs of it now."""
+        """Hand out anew what is left of a task, in place of what runs of it now."""
         for key in [key for key, known in self._tasks.items() if known is task]:
             del self._tasks[key]
         if task.future is not None:
@@ -275,7 +275,7 @@ class Cluster(Workers):
             self._again(task)
 
     def _unpack(self, name: str, archive: bytes) -> None:
-        """Lays the bundle of a failing example into the store of the run, or says why it cannot be."""
+        """Lay the bundle of a failing example into the store of the run, or say why it cannot be."""
         target = self._store / name
         if not target.resolve().is_relative_to(self._store.resolve()):
             return
@@ -287,7 +287,7 @@ class Cluster(Workers):
             self._tell(f"a bundle cannot be laid into {display_path(target)} ({error})")
 
     def close(self) -> None:
-        """Ends what still runs, and leaves the workers as they were."""
+        """End what still runs, and leave the workers as they were."""
         if self.client is not None and self.client.status == "running":
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 self.client.cancel([task.future for task in self._tasks.values() if task.future], force=True)

@@ -54,7 +54,7 @@ def below(root: Path, path: str | Path) -> Path:
 
 
 def lay_out(root: Path, digests: Mapping[str, str], contents: Callable[[str], bytes]) -> None:
-    """Writes the files that are not there; ``contents`` gives them by their digests. OSError where one cannot be
+    """Write the files that are not there; ``contents`` gives them by their digests. OSError where one cannot be
     written: no part of it is left then."""
     for path, digest in digests.items():
         file = below(root, path)

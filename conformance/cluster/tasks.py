@@ -61,7 +61,7 @@ class Host:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Ends it with all that it runs."""
+        """End it with all that it runs."""
         self.connection.close()
         try:
             self._process.wait(10)
@@ -99,7 +99,7 @@ def contents(data: bytes) -> bytes:
 def run_cells(
     run: Run, cells: bytes, digests: Mapping[str, str], files: Mapping[str, bytes]
 ) -> list[tuple[str, bytes]]:
-    """Runs cells, which are pickled. Tells of each under the topic of the run when it begins, and with its record
+    """Run cells, which are pickled. Tells of each under the topic of the run when it begins, and with its record
     when it has ended, and the bundle of one that failed, where the worker does not share the store of the run. Gives
     the bundles that are larger than ``WITH_RECORD``.
 
@@ -133,7 +133,7 @@ PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def replay(run: Run, order: bytes, digests: Mapping[str, str], files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
-    """Replays a bundle, as ``cluster.bundles`` packs it, in this environment, whatever it has. Tells of cells as
+    """Replay a bundle, as ``cluster.bundles`` packs it, in this environment, whatever it has. Tell of cells as
     ``run_cells`` does. Raises Unfit and HostEnded."""
     worker = get_worker()
     root, given = Path(worker.local_directory) / run.name, json.loads(order)
@@ -242,7 +242,7 @@ def ready(run: Run, root: Path, start: Callable[[Run, Path, Path], Host] = Host)
 
 
 def end(run: str | None = None) -> None:
-    """Ends the process that runs cells, if there is one; with the name of a run, only if it is that run's."""
+    """End the process that runs cells, if there is one; with the name of a run, only if it is that run's."""
     global _host
     if _host is None or run not in (None, _host.run.name):
         return

@@ -97,7 +97,7 @@ class Workers:
         return None if None in absences or not absences else f"no worker of the cluster has it: {absences[0]}"
 
     def connect(self) -> None:
-        """Waits for workers. UserError where there is no scheduler, or no worker that fits."""
+        """Wait for workers. UserError where there is no scheduler, or no worker that fits."""
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it has to say is told by this class
         with contextlib.suppress(OSError):  # no worker shares a store that cannot be written
             mark(self._store, self.name).parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ class Workers:
         return f"{self._address} has no worker that fits:\n" + "\n".join(map(_not_used, self.workers.values()))
 
     def _hear_worker(self, told: Mapping[str, Any]) -> None:
-        """Takes what a worker says of itself, or that it cannot write."""
+        """Take what a worker says of itself, or that it cannot write."""
         if told["kind"] == "unfit":
             worker = self.known[told["address"]]
             worker.refused = [told["reason"]]
@@ -168,7 +168,7 @@ class Workers:
             self._tell(_not_used(worker))
 
     def _look(self, *, at_once: bool = False) -> None:
-        """Notes now and then, or at once, which workers are gone; raises SchedulerLost."""
+        """Note now and then, or at once, which workers are gone; raise SchedulerLost."""
         assert self.client is not None
         if self.client.status != "running":
             raise SchedulerLost(self._address)
@@ -198,7 +198,7 @@ class Workers:
         return min(lacks, key=len) if lacks else ", ".join(sorted(wanted))
 
     def close(self) -> None:
-        """Ends what still runs, and leaves the workers as they were."""
+        """End what still runs, and leave the workers as they were."""
         client, self.client = self.client, None
         if client is not None:
             if client.status == "running":
@@ -213,7 +213,7 @@ class Workers:
 
 
 def _briefly(call: Callable[[Client], object], client: Client) -> None:
-    """Has a client do something with all workers, for which it waits as long as a worker answers, and at most for a
+    """Have a client do something with all workers, for which it waits as long as a worker answers, and at most for a
     while where some do not. What fails with a worker that ends meanwhile is no failure for the others."""
 
     def safely() -> None:

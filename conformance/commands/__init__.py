@@ -55,7 +55,7 @@ def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 
 
 def pairs(texts: Iterable[str], option: str, names: str = r"\w+", *, empty: bool = False) -> dict[str, str]:
-    """Read ``NAME=VALUE`` of an option, whose value may be ``empty``; raises UserError for another text."""
+    """Read ``NAME=VALUE`` of an option, whose value may be ``empty``; raise UserError for another text."""
     found = {}
     for text in texts:
         name, separator, value = text.partition("=")

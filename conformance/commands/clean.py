@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Removes the whole store, failing draws too, where neither a limit nor the leftovers are asked for."""
+    """Remove the whole store, failing draws too, where neither a limit nor the leftovers are asked for."""
     from conformance.disk.stores import bytes_of, check_is_store, in_use, size_of, tidy
     from conformance.errors import UserError, display_path
 

@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def limits(parser: argparse.ArgumentParser) -> None:
-    """Adds the factors from which on an error or a time counts as worse."""
+    """Add the factors from which on an error or a time counts as worse."""
     for name, default, what in (("accuracy", 2.0, "an error"), ("slower", 1.25, "a time")):
         told = f"{what} is worse where it grew by this factor"
         add_option(parser, f"--{name}-factor", default, told, type=option_types.factor, metavar="X")

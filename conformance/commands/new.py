@@ -210,7 +210,7 @@ def _observe(given: argparse.Namespace, case: Path, command: str) -> int:
 
 
 def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str) -> int:
-    """Writes the cases into one file, running each; what they came to is told as it is known."""
+    """Write the cases into one file, running each; what they came to is told as it is known."""
     text, failed = "", False
     for name, request, draft, about in drafts:
         text, records = _write(case, text, (name, request, draft, about), worker)
@@ -246,7 +246,7 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
 
 
 def _write(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[str, list[Record]]:
-    """Writes a case behind those that are there, without exporters that do not export it where the other does, and
+    """Write a case behind those that are there, without exporters that do not export it where the other does, and
     with weights that show; the text of the file, and the records of the new case."""
     from conformance.draft.case_text import as_text
 

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Writes each form that is asked for; the page beside the run where none is."""
+    """Write each form that is asked for; the page beside the run where none is."""
     from conformance.report.command import report
 
     html: Path | None = given.html

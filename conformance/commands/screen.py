@@ -42,7 +42,7 @@ class Screen:
             self.line(f"{indent}{line}")
 
     def doing(self, what: str, note: Mapping[str, Any], since: float) -> None:
-        """Shows what a slow cell is doing; ``since`` is when it began, of ``time.monotonic``."""
+        """Show what a slow cell is doing; ``since`` is when it began, of ``time.monotonic``."""
         spent = time.monotonic() - since
         if self._terminal and spent >= SLOW_SECONDS:
             width = shutil.get_terminal_size().columns - 1

@@ -112,7 +112,7 @@ class Reading:
         return read
 
     def _match(self, known: Detections, read: Read) -> Comparison | None:
-        """Leaves of the outputs the rows that match, in the order of those that are right.
+        """Leave of the outputs the rows that match, in the order of those that are right.
 
         Float64 has its own order too; a row that it lacks excuses nothing. Of what matches nor does conditioning,
         which is measured element by element, as if rows kept their places. That of the boxes is infinite where
@@ -164,7 +164,7 @@ class Reading:
         exact: Sequence[Array] | None,
         inputs: Mapping[str, Array],
     ) -> Comparison | None:
-        """Puts what stands at the indices of ``output`` in their place."""
+        """Put what stands at the indices of ``output`` in their place."""
         source = self.checked(known, output, wanted, inputs)
         called = read.called[output]
         own, right = got[output], wanted[output]

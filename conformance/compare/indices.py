@@ -38,7 +38,7 @@ class Indices:
             raise Unreadable(f"there is no {self.of} to look the indices up in") from None
 
     def check(self, indices: Array, source: Array) -> None:
-        """Raises Unreadable where these are no indices of ``source``."""
+        """Raise Unreadable where these are no indices of ``source``."""
         if indices.dtype.kind not in "iu":
             raise Unreadable(f"it is {indices.dtype}, and indices are integers")
         if any(not -source.ndim <= axis < source.ndim for axis in self.axis):

@@ -181,7 +181,7 @@ class Noise:
     """Signal and noise of every draw."""
 
     def see(self, got: Array, wanted: Array) -> float:
-        """Adds one draw; its noise (mean square of the error, or share of values that differ)."""
+        """Add one draw; its noise (mean square of the error, or share of values that differ)."""
         self.draws += 1
         if wanted.dtype.kind != "f":
             self.counted = True

@@ -136,7 +136,7 @@ def compare(
     called: Sequence[Subject] | None = None,
     special: Callable[[], float] = lambda: 0.0,
 ) -> Comparison:
-    """Compares all outputs of one draw.
+    """Compare all outputs of one draw.
 
     ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
     ``conditioning`` says, for each value of the exact outputs, how far rounding alone can move it, infinitely where

@@ -49,7 +49,7 @@ class Vacuity:
         return len(self._limits)
 
     def see(self, wanted: Sequence[Array], inputs: Inputs | None = None) -> None:
-        """Tries the wrong outputs that have not been refused yet against one draw's reference; ``inputs`` are what
+        """Try the wrong outputs that have not been refused yet against one draw's reference; ``inputs`` are what
         indices may be looked up in."""
         if all(refused == _ALL for refused in self._refused):
             return

@@ -26,7 +26,7 @@ class NoEnd(Exception):
 
 
 def disturb(results: list[Any], how: Disturbance) -> bool:
-    """Disturbs what a call gave, in place; whether a tenth of it is anything. Of zeros and infinities, as an additive
+    """Disturb what a call gave, in place; whether a tenth of it is anything. Of zeros and infinities, as an additive
     mask has them, it is not."""
     import torch
 

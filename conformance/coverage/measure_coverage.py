@@ -40,7 +40,7 @@ class Zeroed:
     bytes: int = 0
 
     def keep(self, index: int, outputs: list[Array] | None) -> None:
-        """Keeps the outputs as long as there is room."""
+        """Keep the outputs as long as there is room."""
         size = sum(array.nbytes for array in outputs or ())
         if self.bytes + size <= KEPT_BYTES:
             # one may be a buffer of the module, which the next run writes to

@@ -111,7 +111,7 @@ class Tape:
         return self.after(next(number for number, step in enumerate(self._steps) if step), lambda results: None)
 
     def _wind(self, index: int) -> None:
-        """Has the memory be as it is before the call with this index."""
+        """Have the memory be as it is before the call with this index."""
         if index < self._position:
             self._position, self._memory, self._own = 0, dict(self._given), set()
         for number in range(self._position, index):
@@ -121,7 +121,7 @@ class Tape:
         self._position = index
 
     def _play(self, step: _Step, memory: Memory, own: set[int]) -> list[Any]:
-        """Makes a call; the tensors that it gave. ``own`` is the memory that may be written to."""
+        """Make a call; the tensors that it gave. ``own`` is the memory that may be written to."""
         for storage in step.writes:
             if storage not in own:
                 memory[storage] = _copy(memory[storage])
@@ -144,7 +144,7 @@ class Tape:
 
 
 def _set_frees(steps: list[_Step | None], outputs: list[_Place]) -> None:
-    """Has each step know which memory it is the last to need."""
+    """Have each step know which memory it is the last to need."""
     needed = {place.storage for place in outputs}
     for step in filter(None, reversed(steps)):
         own = set(_storages(step))

@@ -102,12 +102,12 @@ class _Walk:
     _whole: bool = False
 
     def name(self, dotted: str) -> None:
-        """Adds what ``file.function`` or ``package.module.function`` means."""
+        """Add what ``file.function`` or ``package.module.function`` means."""
         for part in prefixes(dotted):
             self._module(part)
 
     def follow(self) -> None:
-        """Adds what the files import that were named, until nothing is new."""
+        """Add what the files import that were named, until nothing is new."""
         while self._todo:
             file = self._todo.pop()
             if file in self.files:

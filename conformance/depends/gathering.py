@@ -200,7 +200,7 @@ class _Gathering:
             self.file(path)
 
     def module(self, entry: uses.Import) -> None:
-        """Adds the places at which a module would have been found first."""
+        """Add the places at which a module would have been found first."""
         leaf = entry.name.rpartition(".")[2]
         if entry.file == "" and entry.name in _BUILT_IN:
             return

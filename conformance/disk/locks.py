@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def lock(handle: int) -> bool | None:
-    """Locks an open file at once. False where another process has it, None where it cannot be locked at all."""
+    """Lock an open file at once. False where another process has it, None where it cannot be locked at all."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -28,7 +28,7 @@ class InUse:
     """A folder's ``.lock``, through which processes tell one another that they use what lies in it."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises nothing: a folder that cannot be written has no lock, or one that another process made."""
+        """Raise nothing: a folder that cannot be written has no lock, or one that another process made."""
         self._handle = -1
         with contextlib.suppress(OSError):
             self._handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

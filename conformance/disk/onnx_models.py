@@ -50,7 +50,7 @@ class Serialized:
         return len(self.data) + (self.weights.stat().st_size if self.weights is not None else 0)
 
     def write(self, folder: Path) -> Path:
-        """Puts it into a folder; the file of the model. Raises OSError."""
+        """Put it into a folder; the file of the model. Raises OSError."""
         if self.weights is not None:
             shutil.copyfile(self.weights, folder / WEIGHTS)  # links to weights are refused by onnx
         (folder / MODEL).write_bytes(self.data)
@@ -93,7 +93,7 @@ def serialized(model: ModelProto) -> Serialized:
 
 
 def save(model: ModelProto, file: Path) -> None:
-    """Writes a model to a file, and the weights of a large one to a file beside it. Raises OSError."""
+    """Write a model to a file, and the weights of a large one to a file beside it. Raises OSError."""
     import onnx
 
     if not is_large(model):
@@ -124,7 +124,7 @@ def sha_of(file: Path) -> str:
 
 
 def link(source: Path, target: Path) -> None:
-    """Has a file under another name, by a link where the two are on one disk. Raises OSError."""
+    """Have a file under another name, by a link where the two are on one disk. Raises OSError."""
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)

@@ -76,7 +76,7 @@ def make(home: Path) -> bool:
 
 
 def use(folder: Path) -> None:
-    """Tells other processes, until this one ends, that it uses the entries of the folder."""
+    """Tell other processes, until this one ends, that it uses the entries of the folder."""
     if folder not in _used:
         in_use = InUse(folder)
         in_use.share()
@@ -84,7 +84,7 @@ def use(folder: Path) -> None:
 
 
 def leave() -> None:
-    """Takes back what this process told by ``use``."""
+    """Take back what this process told by ``use``."""
     while _used:
         _used.popitem()[1].close()
 
@@ -104,13 +104,13 @@ def write_whole(file: Path, data: bytes) -> None:
 
 
 def touch(entry: Path) -> None:
-    """Notes that an entry was used now."""
+    """Note that an entry was used now."""
     with contextlib.suppress(OSError):
         os.utime(entry)
 
 
 def tidy(home: Path, limit: float = math.inf, since: float = math.inf) -> Freed:
-    """Removes what killed processes left unfinished, and then entries, the least recently used ones first, until the
+    """Remove what killed processes left unfinished, and then entries, the least recently used ones first, until the
     store has at most ``limit`` bytes.
 
     What was used after ``since`` (seconds since the epoch) stays, even if the store is then larger than ``limit``.
@@ -155,7 +155,7 @@ def in_use(home: Path) -> bool:
 
 
 def check_is_store(home: Path) -> None:
-    """Raises UserError where the folder is no store, or has something else in it."""
+    """Raise UserError where the folder is no store, or has something else in it."""
     name = display_path(home)
     if not home.is_dir():
         raise UserError(f"{name}: there is no such folder")
@@ -191,7 +191,7 @@ def folder_size(folder: Path) -> int:
 
 
 def remove(path: Path) -> bool:
-    """Removes an entry, which nobody sees half removed; whether there is none now."""
+    """Remove an entry, which nobody sees half removed; whether there is none now."""
     gone = path
     if not path.name.startswith(UNFINISHED):
         gone = path.with_name(f"{UNFINISHED}gone-{os.getpid()}-{path.name}")

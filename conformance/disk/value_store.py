@@ -36,7 +36,7 @@ class KeptValues:
         return self._folder is not None and (self._folder / key).is_file()
 
     def put(self, key: str, value: Any) -> None:
-        """Keeps a value. What is none of JSON, or cannot be written, is not kept."""
+        """Keep a value. What is none of JSON, or cannot be written, is not kept."""
         if self._folder is None:
             return
         with contextlib.suppress(OSError, ValueError, TypeError):

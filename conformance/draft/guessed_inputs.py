@@ -107,7 +107,7 @@ class Sizes:
 
 
 def sizes_of(module: Any) -> Sizes:
-    """Reads the sizes of the layers of PyTorch that a module is made of, or else of its own weights."""
+    """Read the sizes of the layers of PyTorch that a module is made of, or else of its own weights."""
     import torch
     from torch import nn
     from torch.nn.modules import batchnorm, conv, instancenorm

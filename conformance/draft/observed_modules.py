@@ -233,7 +233,7 @@ def _beside(folder: Path, files: Mapping[str, str]) -> Iterator[None]:
 
 
 def _same(built: Any, seen: Any) -> None:
-    """Raises Stopped unless both have the same weights but for their values."""
+    """Raise Stopped unless both have the same weights but for their values."""
     own, others = shapes(built), shapes(seen)
     if own != others:
         differ = sorted({*own.items()} ^ {*others.items()}, key=str)

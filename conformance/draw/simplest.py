@@ -15,7 +15,7 @@ from conformance.case.inputs import Between
 def simplest(
     case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs], bool], kept: Collection[str] = ()
 ) -> Inputs:
-    """Tries simpler arrays for one input after the other and keeps those for which ``fails`` still holds.
+    """Try simpler arrays for one input after the other and keep those for which ``fails`` still holds.
 
     Only values that the case allows are tried; inputs from the case's own Python or from a choice stay, and
     so do those that are ``kept``.

@@ -90,7 +90,7 @@ def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: st
 
 
 def _exactly(numbers: Sequence[float], shape: tuple[int, ...]) -> Array:
-    """Raises ValueError where there are others than so many numbers."""
+    """Raise ValueError where there are others than so many numbers."""
     count = math.prod(shape)
     if len(numbers) not in (1, count):
         raise ValueError(f"values: {len(numbers)} numbers are given for {count}")
@@ -208,7 +208,7 @@ def _common(shape: tuple[int, ...], regime: str, rng: Rng, plain: Array) -> Arra
 
 
 def _inject(array: Array, special: tuple[float, ...], rng: Rng) -> Array:
-    """Puts special values at a few places, the first element only by chance; the rest stays as it is."""
+    """Put special values at a few places, the first element only by chance; the rest stays as it is."""
     array = np.array(array)
     count = max(len(special), array.size // 32) if array.size > len(special) else 1
     places = rng.choice(array.size, size=min(count, array.size), replace=False)

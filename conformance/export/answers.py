@@ -69,7 +69,7 @@ class KeptAnswers:
         return self._moved.get((*_place(draw), effort))
 
     def add_moved(self, draw: Draw, moved: list[Array], effort: Effort) -> None:
-        """Notes how far the outputs of a draw move with rounding."""
+        """Note how far the outputs of a draw move with rounding."""
         if self._has_room_for(draw, moved):
             self._new_moved[(*_place(draw), effort)] = moved
 
@@ -79,7 +79,7 @@ class KeptAnswers:
         return self._kernels.get(_options(config))
 
     def add_kernels(self, config: Mapping[str, str], told: dict[str, Any]) -> None:
-        """Notes what computes the model with these session options."""
+        """Note what computes the model with these session options."""
         self._new_kernels[_options(config)] = told
 
     def forget(self) -> None:
@@ -87,13 +87,13 @@ class KeptAnswers:
         self._known, self._exact, self._moved, self.first = {}, {}, {}, None
 
     def add(self, draw: Draw, inputs: Inputs, wanted: list[Array]) -> None:
-        """Notes an answer to be kept. Draws of earlier failures are not asked again."""
+        """Note an answer to be kept. Draws of earlier failures are not asked again."""
         self.asked = True
         if self._has_room_for(draw, [*inputs.values(), *wanted]):
             self._new[_place(draw)] = inputs, wanted
 
     def add_exact(self, draw: Draw, exact: list[Array] | None) -> None:
-        """Notes the second of a draw's answers; None is one too: the module has no float64 form."""
+        """Note the second of a draw's answers; None is one too: the module has no float64 form."""
         if self._has_room_for(draw, exact or []):
             self._new_exact[_place(draw)] = exact
 
@@ -106,7 +106,7 @@ class KeptAnswers:
         return self._file is not None
 
     def write(self, first: list[Array]) -> None:
-        """Keeps the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
+        """Keep the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
         if self._file is None or not (self._new or self._new_exact or self._new_moved or self._new_kernels):
             return

@@ -26,7 +26,7 @@ PASSES = 8
 
 
 def load_weights(module: Any, file: Path) -> None:
-    """Loads the weights of a file into the module: safetensors by its name, else a state_dict that torch.load reads
+    """Load the weights of a file into the module: safetensors by its name, else a state_dict that torch.load reads
     with ``weights_only``. Stopped at ``declare`` where it cannot be read, or holds other weights."""
     if not file.is_file():
         raise Stopped("declare", "MissingFile", f"weights: there is no {file.name} beside the case file", "case")
@@ -52,7 +52,7 @@ def load_weights(module: Any, file: Path) -> None:
 
 
 def settle(module: Any, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> bool:
-    """Gives a lazy module, such as ``LazyLinear``, its parameters: their sizes are those that the first of the
+    """Give a lazy module, such as ``LazyLinear``, its parameters: their sizes are those that the first of the
     ``calls`` shows. Whether the module has become one of another class by that."""
     import torch
 
@@ -66,7 +66,7 @@ def settle(module: Any, calls: Callable[[Any], Iterable[Callable[[], object]]]) 
 
 
 def awaken(module: Any, seed: int, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> None:
-    """Gives parameters that are asleep a scale at which they show, and fresh batch norms the statistics of the calls
+    """Give parameters that are asleep a scale at which they show, and fresh batch norms the statistics of the calls
     that ``calls`` makes of a copy of the module. All else stays as it is."""
     import torch
 
@@ -133,7 +133,7 @@ def _is_fresh(module: Any) -> bool:
 def _calibrate(
     module: Any, names: list[str], calls: Callable[[Any], Iterable[Callable[[], object]]], generator: Any
 ) -> None:
-    """Gives the batch norms with these names the mean statistics of the calls; where the module cannot be called so,
+    """Give the batch norms with these names the mean statistics of the calls; where the module cannot be called so,
     as with a single value for each channel, others that are not 0 and 1."""
     import torch
 

@@ -93,7 +93,7 @@ def _refuse(case: Case, folder: Folder, error: Exception) -> None:
 
 
 def take_tensors(module: Any, case: Case, folder: Folder) -> None:
-    """Has the module's ``forward`` take the tensors of the case, one by one, and put its arguments together itself.
+    """Have the module's ``forward`` take the tensors of the case, one by one, and put its arguments together itself.
 
     The module stays what it is, with its parameters and submodules by their names: only its class is another, derived
     from its own. Its ``forward`` is written out as source, for exporters that read it. Stopped at ``declare`` for a

@@ -55,7 +55,7 @@ def export(
     with_symbolics: bool = True,
     warned: list[str] | None = None,
 ) -> Exported:
-    """Exports the case's module with ``inputs``, which were made at ``sizes``.
+    """Export the case's module with ``inputs``, which were made at ``sizes``.
 
     ``with_symbolics=False`` leaves out what the case registers. What the exporter warns of goes into ``warned``, also
     where it raises. Raises what the exporter raises.
@@ -115,7 +115,7 @@ _OF_NO_MODEL = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, Im
 
 @contextlib.contextmanager
 def _hearing(said: list[str]) -> Iterator[None]:
-    """Notes the warnings inside the block, each once with its line, in place of showing them."""
+    """Note the warnings inside the block, each once with its line, in place of showing them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -246,7 +246,7 @@ def _operator(name: str) -> Any:
 
 
 def _add_functions(reference: Reference, target: ExportTo, opset: int, model: ModelProto) -> ModelProto:
-    """Puts onnxscript functions into the model as ONNX local functions, with the opsets that they need."""
+    """Put onnxscript functions into the model as ONNX local functions, with the opsets that they need."""
     from onnx import helper
 
     known = {imported.domain for imported in model.opset_import}

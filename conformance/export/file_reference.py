@@ -49,7 +49,7 @@ class FileReference(Reference):
     """Whether ONNX's evaluator has computed anything of the file."""
 
     def __init__(self, case: Case, folder: Folder) -> None:
-        """Raises Stopped at ``declare`` for a file that cannot be read, Undecided for one that is random."""
+        """Raise Stopped at ``declare`` for a file that cannot be read, Undecided for one that is random."""
         import onnx
 
         super().__init__(case, folder)

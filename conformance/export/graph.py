@@ -124,7 +124,7 @@ where an attribute is left to its default, the function of ONNX itself may be re
 
 
 def _check(data: Serialized, *, full: bool) -> None:
-    """Raises what onnx.checker raises, which reads a large model from a file alone, and another one faster from its
+    """Raise what onnx.checker raises, which reads a large model from a file alone, and another one faster from its
     bytes, as it would make them anew."""
     import onnx
 

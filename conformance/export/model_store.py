@@ -65,7 +65,7 @@ class Store:
         *,
         keep: bool = True,
     ) -> Stored:
-        """Keeps a model. Where it is not to be kept, or the store cannot be written (it is read-only, or its disk is
+        """Keep a model. Where it is not to be kept, or the store cannot be written (it is read-only, or its disk is
         full), the model lies in a temporary folder that goes with the value returned; OSError where that cannot be
         written either."""
         told = told or {}
@@ -79,7 +79,7 @@ class Store:
         return stored
 
     def _keep(self, key: str, model: Serialized, meta: dict[str, Any]) -> Stored:
-        """Writes to a folder of its own first, so that a killed run leaves nothing half-written. Gives what another
+        """Write to a folder of its own first, so that a killed run leaves nothing half-written. Gives what another
         process kept under the key in the meantime, and mends a damaged entry."""
         self._folder.mkdir(parents=True, exist_ok=True)
         use(self._folder)

@@ -31,7 +31,7 @@ class ModuleReference(Reference):
     """The module of a case with its float64 twin."""
 
     def __init__(self, case: Case, folder: Folder) -> None:
-        """Raises Stopped at ``declare`` for a module that cannot be built."""
+        """Raise Stopped at ``declare`` for a module that cannot be built."""
         import torch
 
         super().__init__(case, folder)
@@ -100,7 +100,7 @@ class ModuleReference(Reference):
         return 3 * byte_count(self.module)
 
     def restore(self) -> bool:
-        """Puts the statistics of a module in training mode back; False for a module in evaluation mode."""
+        """Put the statistics of a module in training mode back; False for a module in evaluation mode."""
         if self._state is not None:
             self.module.load_state_dict(self._state)
         return self._state is not None

@@ -99,7 +99,7 @@ def interleave(
     iterations: int | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Samples:
-    """Measures both sides in pairs, or one side alone, with the garbage collector off.
+    """Measure both sides in pairs, or one side alone, with the garbage collector off.
 
     ``enough`` is asked at ``LOOKS`` moments that are fixed beforehand, in shares of ``max_seconds``; without it the
     time is used up. Asking as often as one likes would find a difference by chance sooner or later (Armitage,
@@ -257,7 +257,7 @@ def _looks(max_seconds: float) -> Iterator[float]:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Collects garbage once, then not before the body has ended, however it ends."""
+    """Collect garbage once, then not before the body has ended, however it ends."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -49,7 +49,7 @@ def run_of(cell: Cell, store: Path) -> contextlib.AbstractContextManager[CellRun
 
 
 def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) -> list[Made]:
-    """Puts mutants of a cell's model, which is in ``store``, into stores of their own under the model's key."""
+    """Put mutants of a cell's model, which is in ``store``, into stores of their own under the model's key."""
     import onnx
 
     from conformance.depends.observed_dependencies import Observed
@@ -215,7 +215,7 @@ class Judged:
 
 
 def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
-    """Holds a mutant's outputs on the independent inputs against PyTorch's, as the cell would."""
+    """Hold a mutant's outputs on the independent inputs against PyTorch's, as the cell would."""
     from conformance.checks.verify import Verifier
     from conformance.runtimes import opener
 

@@ -100,7 +100,7 @@ def made_of(worker: Worker, cell: Cell, store: Path, folder: Path, count: int) -
 
 
 def fate_of(worker: Worker, made: Made, checks: Sequence[Cell], sound: Path) -> Fate:
-    """Runs the cells ``checks`` of a mutant; of one that passes them all, asks whether it is another model than the
+    """Run the cells ``checks`` of a mutant; of one that passes them all, ask whether it is another model than the
     one in the store ``sound``."""
     for cell in checks:
         record = record_of(worker, cell, made.store)

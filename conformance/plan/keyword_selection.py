@@ -22,7 +22,7 @@ class Words:
     test or in a tag of their case; capital letters make no difference."""
 
     def __init__(self, text: str) -> None:
-        """Raises UserError for what is no expression; an empty one keeps every cell."""
+        """Raise UserError for what is no expression; an empty one keeps every cell."""
         self.text = text.strip()
         self._words: list[str] = []
         try:

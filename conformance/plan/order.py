@@ -252,7 +252,7 @@ class Schedule:
         return sum(group.seconds for group in groups) + (0.0 if own is None else own.seconds)
 
     def _divide(self) -> None:
-        """Divides all groups that no worker is at, unless they are better divided as they are: when only long groups
+        """Divide all groups that no worker is at, unless they are better divided as they are: when only long groups
         are left, none is small enough to fill up the rest."""
         groups = [*self._waiting, *(group for share in self._shares.values() for group in share)]
         if self._longest is None:

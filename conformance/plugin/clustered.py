@@ -119,7 +119,7 @@ class Clustered:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Runs the tests of cells as their records come, all others first; as pytest does it in all else."""
+        """Run the tests of cells as their records come, all others first; as pytest does it in all else."""
         if self._cluster is None:
             return None
         if not may_run(session):

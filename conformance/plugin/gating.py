@@ -31,7 +31,7 @@ class Gating:
         return self._options["baseline"] is not None
 
     def compare(self) -> None:
-        """Holds the finished run against the baseline; what changed goes into ``changes.json`` beside the run."""
+        """Hold the finished run against the baseline; what changed goes into ``changes.json`` beside the run."""
         from conformance.baseline import compare_runs, environment_changes, gate, load, selection_of
         from conformance.records.run_file import CHANGES, read_run
 

@@ -9,7 +9,7 @@ import pytest
 
 
 def run_tests(session: pytest.Session, items: Sequence[pytest.Item], later: Iterable[pytest.Item]) -> None:
-    """Runs tests one after another as pytest's own loop does, and raises as that does where the session is to stop.
+    """Run tests one after another as pytest's own loop does, and raise as that does where the session is to stop.
     ``later`` are tests that will follow, by which pytest knows what fixtures are still needed."""
     for number, item in enumerate(items, 1):
         following = next(itertools.chain(items[number : number + 1], later), None)

@@ -70,7 +70,7 @@ class Ordering:
     # ---- where the tests are collected
 
     def sort(self, items: list[pytest.Item], cells: Sequence[Cell]) -> None:
-        """Puts the cells of a session in the order that their cases let expect. Other tests stay where they are."""
+        """Put the cells of a session in the order that their cases let expect. Other tests stay where they are."""
         number = {cell.id: index for index, cell in enumerate(cells)}
         places = [(place, cell) for place, item in enumerate(items) if (cell := cell_of(item)) is not None]
         ordered = sorted(places, key=lambda entry: number.get(entry[1].id, len(number)))
@@ -79,7 +79,7 @@ class Ordering:
         self._sorted = [cell.id for item in items if (cell := cell_of(item)) is not None]
 
     def sort_by_past(self, items: list[pytest.Item]) -> None:
-        """Puts the cells that were selected in the order that an earlier run lets expect, unless somebody has put
+        """Put the cells that were selected in the order that an earlier run lets expect, unless somebody has put
         them in another order than ``sort`` did."""
         places = [(place, cell) for place, item in enumerate(items) if (cell := cell_of(item)) is not None]
         if len(places) < 2 or self._is_given(items):
@@ -108,7 +108,7 @@ class Ordering:
         return Told(works, self._is_given(items))
 
     def tell_terminal(self, items: Sequence[pytest.Item]) -> None:
-        """Tells the process of the terminal, which under pytest-xdist collects nothing itself."""
+        """Tell the process of the terminal, which under pytest-xdist collects nothing itself."""
         told = self.tell(items)
         channel: Any = getattr(self._options.config, "workerinput", {}).get(TELLS)
         if channel is not None:
@@ -117,7 +117,7 @@ class Ordering:
     def _put(
         self, items: list[pytest.Item], places: Sequence[int], works: Sequence[Work], seconds: Sequence[float]
     ) -> None:
-        """Puts the tests at ``places``, of which ``works`` tells, in order into the same places."""
+        """Put the tests at ``places``, of which ``works`` tells, in order into the same places."""
         from conformance.plan.order import in_order
 
         ordered = [items[places[index]] for index in in_order(works, seconds)]
@@ -171,7 +171,7 @@ class Ordering:
         return self._past
 
     def hear(self, told: tuple[list[Any], bool]) -> None:
-        """Takes what ``tell`` gave in another process."""
+        """Take what ``tell`` gave in another process."""
         from conformance.plan.order import Work
 
         self.told = self.told or Told([Work(*work) for work in told[0]], told[1])

@@ -30,7 +30,7 @@ class Pooled:
         self._waiting: Waiting | None = None
 
     def close(self) -> None:
-        """Ends the workers, and what they are running."""
+        """End the workers, and what they are running."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
@@ -47,7 +47,7 @@ class Pooled:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Runs the tests of cells as their records come, and the others meanwhile; budgets of time at the end, while
+        """Run the tests of cells as their records come, and the others meanwhile; budgets of time at the end, while
         nothing else runs."""
         if not self._session.planning.collected or session.config.option.collectonly or not may_run(session):
             return None
@@ -114,7 +114,7 @@ class Pooled:
         return self._pool
 
     def _show(self, doing: Sequence[Doing]) -> None:
-        """Shows what the cell is doing that began first, and takes away what was shown of another."""
+        """Show what the cell is doing that began first, and take away what was shown of another."""
         front = doing[0] if doing else None
         if self._waiting is not None and (front is None or front.job.id != self._waiting.cell):
             self._waiting.done()

@@ -61,7 +61,7 @@ class Running:
         """What a worker of several has made of the cell whose test runs next."""
 
     def prepare(self) -> None:
-        """Starts the worker, if it will be needed, so that it imports torch while the cases are read."""
+        """Start the worker, if it will be needed, so that it imports torch while the cases are read."""
         config = self._options.config
         runs_elsewhere = config.pluginmanager.hasplugin("dsession")  # in the processes of xdist
         runs_elsewhere |= self.clustered is not None

@@ -112,7 +112,7 @@ class Saying:
             self._since = None
 
     def close(self) -> None:
-        """Ends the thread; nothing is told any more."""
+        """End the thread; nothing is told any more."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

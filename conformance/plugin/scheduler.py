@@ -63,7 +63,7 @@ class ModuleScheduling(LoadScheduling):  # xdist has no types
             self.check_schedule(node)
 
     def check_schedule(self, node: Any, duration: float = 0) -> None:
-        """Gives a process more tests, or lets it end where there are none for it."""
+        """Give a process more tests, or let it end where there are none for it."""
         if self._schedule is None:
             super().check_schedule(node, duration)
             return
@@ -77,7 +77,7 @@ class ModuleScheduling(LoadScheduling):  # xdist has no types
             node.shutdown()
 
     def _give(self, node: Any, ahead: int, *, of_others: bool) -> None:
-        """Has a process know that many tests, if there are as many for it."""
+        """Have a process know that many tests, if there are as many for it."""
         assert self._schedule is not None
         pending, tests = self.node2pending[node], list[int]()
         while len(pending) + len(tests) < ahead:
@@ -91,7 +91,7 @@ class ModuleScheduling(LoadScheduling):  # xdist has no types
                 node.send_runtest_some(tests)
 
     def remove_node(self, node: Any) -> str | None:
-        """Takes back what a process that is gone has not run; the test at which it ended, None where at none."""
+        """Take back what a process that is gone has not run; the test at which it ended, None where at none."""
         if self._schedule is None:
             crashed: str | None = super().remove_node(node)
             return crashed

@@ -69,7 +69,7 @@ class Session(Parts):
             raise pytest.UsageError(block(error)) from None
 
     def finish(self, exitstatus: int | pytest.ExitCode, *, broken_off: bool) -> int | pytest.ExitCode:
-        """Ends the run in the process of the terminal; the exit status, not success where nothing was proved."""
+        """End the run in the process of the terminal; the exit status, not success where nothing was proved."""
         if self.planning.may_be_empty() and self.has_cells and exitstatus != pytest.ExitCode.USAGE_ERROR:
             self.writing.begin()
         if exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR):
@@ -103,7 +103,7 @@ class Session(Parts):
         return [new_worker(memory, dynamo=dynamo).__enter__() for _ in range(min(count, most))]
 
     def close(self, *, finished: bool = True) -> None:
-        """Ends the worker and the run file."""
+        """End the worker and the run file."""
         self.saying.close()
         self.writing.close(finished=finished)  # before what takes a while, in which a second Ctrl-C may come
         if self.pooled is not None:

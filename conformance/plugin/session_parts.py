@@ -42,7 +42,7 @@ STARTED_BY = "conformance_started_by"
 
 
 def end_with_run(config: pytest.Config) -> None:
-    """Has the kernel end a process of xdist with the run: by itself it would go on reading cases until it next
+    """Have the kernel end a process of xdist with the run: by itself it would go on reading cases until it next
     listens, and the records that it makes go nowhere. One on another host has another parent, and ends by itself."""
     told: dict[str, object] = getattr(config, "workerinput", {})
     if told.get(STARTED_BY) == os.getppid():

@@ -46,7 +46,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hands out the cells in an order of their own, unless the user wants another way with --dist."""
+    """Hand out the cells in an order of their own, unless the user wants another way with --dist."""
     if config.getoption("dist") != "load":
         return None
     from conformance.plugin.scheduler import ModuleScheduling
@@ -95,7 +95,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Sorts the cells before others select and sort tests; by an earlier run afterwards, where they did not sort.
+    """Sort the cells before others select and sort tests; by an earlier run afterwards, where they did not sort.
 
     A case file with a mistake is kept out of what others select of: whichever words it was selected by, nobody knows
     which cells it would have had.

@@ -98,7 +98,7 @@ def _cell_part(report: pytest.TestReport) -> str:
 
 
 def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any]) -> None:
-    """Hands the durations of a latency cell to pytest-benchmark, which shows, stores and compares them as its own."""
+    """Hand the durations of a latency cell to pytest-benchmark, which shows, stores and compares them as its own."""
     session: Any = getattr(config, "_benchmarksession", None)
     if session is None or not (record["latency"] or {}).get("own"):
         return

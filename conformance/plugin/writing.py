@@ -39,7 +39,7 @@ class Writing:
         """Why not all of the run could be written."""
 
     def begin(self) -> RunWriter:
-        """Begins the run file, before the first cell, so that no other run writes there too. A shard without cells
+        """Begin the run file, before the first cell, so that no other run writes there too. A shard without cells
         has one as well, or it would count as missing. UsageError where it cannot be written, or another run does."""
         from conformance.depends.fingerprint import conditions
         from conformance.records.environment import environment
@@ -65,7 +65,7 @@ class Writing:
         return self._writer
 
     def add(self, record: dict[str, Any]) -> None:
-        """Writes a finished cell down at once."""
+        """Write a finished cell down at once."""
         from conformance.records.brief import brief
 
         writer = self.begin()
@@ -84,7 +84,7 @@ class Writing:
             self.begin().replace(record)
 
     def close(self, *, finished: bool = True) -> None:
-        """Closes the run file; a run that did not reach its end has no ``run.json``."""
+        """Close the run file; a run that did not reach its end has no ``run.json``."""
         if self._writer is None:
             return
         writer, self._writer = self._writer, None

@@ -50,7 +50,7 @@ class Source:
 
 
 def source(file: Path, precision: str, settings: PrecisionSettings, exporter: str) -> Source:
-    """Reads an exported model. Raises Stopped at ``convert`` (UnknownNode) for an entry of ``exclude`` that
+    """Read an exported model. Raises Stopped at ``convert`` (UnknownNode) for an entry of ``exclude`` that
     matches no node."""
     import onnx
     from onnx import inliner
@@ -74,7 +74,7 @@ def _name_nodes(model: ModelProto) -> None:
 
 
 def _plain_constants(model: ModelProto) -> None:
-    """Makes tensors of constants given as ``value_float``: the fp16 converter knows no other form."""
+    """Make tensors of constants given as ``value_float``: the fp16 converter knows no other form."""
     from onnx import TensorProto, helper
 
     for node in nodes(model.graph):
@@ -151,7 +151,7 @@ def _to_fp16(given: Source, measured: Extremes) -> tuple[ModelProto, dict[str, A
 
 
 def _check_runs(model: ModelProto, feeds: Feeds) -> None:
-    """Raises Stopped where the exported model itself does not run on the calibration data: no conversion is to
+    """Raise Stopped where the exported model itself does not run on the calibration data: no conversion is to
     blame."""
     session = OnnxRuntimeSession(model, [], optimize=False)
     fault = "exporter" if feeds.source == DRAWN else "case"

@@ -74,7 +74,7 @@ def _sources(converted: ModelProto, exported: ModelProto) -> Iterator[tuple[Tens
 
 
 def _fill(weight: TensorProto, source: TensorProto) -> None:
-    """Gives a weight of the converted model, of which there is only the type, the values of the exported weight."""
+    """Give a weight of the converted model, of which there is only the type, the values of the exported weight."""
     from onnx import TensorProto, numpy_helper
 
     name, kind = weight.name, weight.data_type
@@ -180,7 +180,7 @@ _COPY = "/fp16"
 
 
 def _split_constants(model: ModelProto, blocked: Collection[str]) -> None:
-    """Gives fp16 nodes a copy of each constant that a node in fp32, or an output, reads too: the converter would
+    """Give fp16 nodes a copy of each constant that a node in fp32, or an output, read too: the converter would
     round it for both."""
     from onnx import TensorProto
 
@@ -199,7 +199,7 @@ def _split_constants(model: ModelProto, blocked: Collection[str]) -> None:
 
 
 def _take_out_untouched(model: ModelProto) -> list[tuple[int, ValueInfoProto]]:
-    """Removes the outputs that no node makes and gives them with their places: the converter would make their names
+    """Remove the outputs that no node makes and give them with their places: the converter would make their names
     twice."""
     made = {name for node in model.graph.node for name in node.output}
     untouched = [(place, output) for place, output in enumerate(model.graph.output) if output.name not in made]
@@ -240,7 +240,7 @@ def _tidied(model: ModelProto) -> ModelProto:
 
 
 def _move_casts_inside(graph: GraphProto) -> None:
-    """Moves casts next to what they cast: the converter puts all into the outermost graph, also those of values
+    """Move casts next to what they cast: the converter puts all into the outermost graph, also those of values
     inside a branch or a body."""
     home = {name: inner for inner in graphs(graph) if inner is not graph for name in _made_in(inner)}
     for cast in list(graph.node) if home else ():
@@ -258,7 +258,7 @@ def _made_in(graph: GraphProto) -> Iterator[str]:
 
 
 def _drop_repeated_casts(graph: GraphProto) -> None:
-    """Drops casts whose output is made already: for two kept nodes that read the same value the converter makes the
+    """Drop casts whose output is made already: for two kept nodes that read the same value the converter makes the
     same cast twice."""
     made: set[str] = set()
     for node in list(graph.node):

@@ -43,7 +43,7 @@ class Extremes:
 
 
 def extremes(model: ModelProto, batches: Sequence[Inputs]) -> Extremes:
-    """Runs the model node by node, batch by batch. ONNX Runtime reduces each tensor where it is made, so that none is
+    """Run the model node by node, batch by batch. ONNX Runtime reduces each tensor where it is made, so that none is
     kept for longer than the model needs it.
 
     Raises what ONNX Runtime raises for a model that does not run.
@@ -179,7 +179,7 @@ def not_finite(what: str) -> Stopped:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Silences what ONNX Runtime's quantizer prints and logs."""
+    """Silence what ONNX Runtime's quantizer prints and logs."""
     import logging
 
     before = logging.root.manager.disable

@@ -26,7 +26,7 @@ _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 
 
 def note_death(record: Record, death: Death, case: Path | None = None) -> None:
-    """Writes into the record how the process ended, and where it was. ``case`` is the folder with the case's own
+    """Write into the record how the process ended, and where it was. ``case`` is the folder with the case's own
     Python, where there is one."""
     if isinstance(failed := death.last.get("failed"), dict):
         record.draw, record.examples = failed["draw"], int(death.last.get("examples", 0))

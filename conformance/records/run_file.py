@@ -37,7 +37,7 @@ class RunWriter:
     """
 
     def __init__(self, folder: Path, header: dict[str, Any]) -> None:
-        """Raises UserError where another run writes there, or nothing can be written."""
+        """Raise UserError where another run writes there, or nothing can be written."""
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ class RunWriter:
             self._replaced[record["id"]] = start, self._size + len(self._waiting) - start
 
     def add(self, record: dict[str, Any]) -> None:
-        """Raises OSError where the record cannot be written. The next call then tries it again, and what is in the
+        """Raise OSError where the record cannot be written. The next call then tries it again, and what is in the
         file stays whole."""
         self._waiting += json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
         self._flush()
@@ -89,7 +89,7 @@ class RunWriter:
         self._size, self._waiting = self._size + written, b""
 
     def close(self, seconds: float | None, spent: Mapping[str, float] | None = None) -> None:
-        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off, and
+        """Make ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off, and
         ``spent`` what of it is in no cell's.
 
         Raises OSError where it cannot be written, or lines of ``add`` still cannot; no part of it is left then.
@@ -169,7 +169,7 @@ def _opened(file: Path) -> io.FileIO:
 
 
 def _claim(file: io.FileIO, folder: Path) -> bool:
-    """Locks the lines of a run; whether the file system knows locks. Raises UserError where another run has them."""
+    """Lock the lines of a run; whether the file system knows locks. Raises UserError where another run has them."""
     locked = lock(file.fileno())
     if locked is False:
         raise UserError(

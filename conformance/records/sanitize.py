@@ -95,7 +95,7 @@ def fenced(text: str, language: str = "text") -> Iterator[str]:
 
 
 def tell(line: object, file: TextIO | None = None) -> None:
-    """Prints one line: its ``literal`` text, with what the stream's encoding lacks as ``\\u2713``."""
+    """Print one line: its ``literal`` text, with what the stream's encoding lacks as ``\\u2713``."""
     stream = file or sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
     print(literal(line).encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)

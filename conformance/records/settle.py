@@ -62,7 +62,7 @@ class Expectation:
 
 
 def settle(record: Record, declared: Sequence[Expectation], instructions: Collection[str]) -> Record:
-    """Turns passed/failed into the final status; entries about single draws have been settled before.
+    """Turn passed/failed into the final status; entries about single draws have been settled before.
 
     A declared failure is allowed wherever the declaration matches; its absence is held against the cells in which
     it has to show. What is declared of another kind of host than one with these ``instructions`` is left aside.
@@ -101,7 +101,7 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
 
 
 def fail_as_declared(record: Record, because: str, fault: str | None, host: Host | None) -> None:
-    """Makes a failed record one that fails as declared; what it failed with stays readable in ``observed``."""
+    """Make a failed record one that fails as declared; what it failed with stays readable in ``observed``."""
     record.status = "xfailed"
     record.observed, record.reason = record.reason, because
     note(record, Shows("declared", fault))

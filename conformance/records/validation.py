@@ -66,7 +66,7 @@ def wrong(value: Any, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
 
 
 def of_type(wanted: str, *kinds: type) -> Check:
-    """Allows values of exactly these types: to JSON ``true`` is no number."""
+    """Allow values of exactly these types: to JSON ``true`` is no number."""
 
     def check(value: Any) -> None:
         if type(value) not in kinds:

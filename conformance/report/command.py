@@ -26,7 +26,7 @@ def report(
     sarif: Path | None = None,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Writes the reports that are asked for about the last of ``places``; earlier ones are its history, oldest first.
+    """Write the reports that are asked for about the last of ``places``; earlier ones are its history, oldest first.
 
     A place is a run's folder, its ``run.json`` or its ``records.jsonl``; a run that was killed is reported with what
     it had. ``changes`` are those since a baseline (``Change.as_dict()``). ``github`` prints workflow commands.

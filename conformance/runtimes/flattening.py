@@ -26,7 +26,7 @@ def old(model: ModelProto) -> list[str]:
 
 
 def write_out(model: ModelProto) -> None:
-    """Writes out the old nodes of a model, in its subgraphs and functions too."""
+    """Write out the old nodes of a model, in its subgraphs and functions too."""
     for graph in _old(model):
         _write_out(graph)
 

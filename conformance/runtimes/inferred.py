@@ -61,7 +61,7 @@ def infer(model: ModelProto) -> ModelProto:
 
 
 def _copy(to: object, field: str, value: object) -> None:
-    """Copies a field of a protobuf message, whether it is repeated, a message or a plain value."""
+    """Copy a field of a protobuf message, whether it is repeated, a message or a plain value."""
     if hasattr(value, "extend"):
         getattr(to, field).extend(value)
     elif hasattr(value, "CopyFrom"):

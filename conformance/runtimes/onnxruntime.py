@@ -142,7 +142,7 @@ def _options(libraries: Sequence[str], config: Mapping[str, str] | None, provide
 
 
 def check_config(config: Mapping[str, str]) -> None:
-    """Raises ValueError for a key that the installed ONNX Runtime does not know.
+    """Raise ValueError for a key that the installed ONNX Runtime does not know.
 
     ``add_session_config_entry`` takes any key and says nothing. The keys that ONNX Runtime looks up stand as text in
     its library, so that a key which is not there has no effect.
@@ -198,7 +198,7 @@ def open_unoptimized(
 
 @contextlib.contextmanager
 def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeSession]:
-    """Computes what the graph says and nothing else, which for fp16 takes more than switching the optimizer off.
+    """Compute what the graph says and nothing else, which for fp16 takes more than switching the optimizer off.
 
     The CPU has few fp16 kernels. ONNX Runtime computes the other operators in fp32, and where two of these follow one
     another, or a cast, it leaves out the rounding to fp16 between them, also across one operator that has a kernel.
@@ -214,7 +214,7 @@ def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeS
 
 
 def _keep_roundings(graph: GraphProto) -> bool:
-    """Puts two Identities behind each node that makes an fp16 tensor, and says whether there was such a node."""
+    """Put two Identities behind each node that makes an fp16 tensor, and say whether there was such a node."""
     from onnx import NodeProto, TensorProto, helper
 
     values = (*graph.value_info, *graph.output)

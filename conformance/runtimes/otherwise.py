@@ -64,7 +64,7 @@ def open_otherwise(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntim
 
 
 def _move(graph: GraphProto, outer: Mapping[str, int]) -> None:
-    """Makes float32 of what is fp16 in a graph, and puts nodes that move it behind what nodes compute. ``outer`` has
+    """Make float32 of what is fp16 in a graph, and put nodes that move it behind what nodes compute. ``outer`` has
     the element types of the tensors around a graph that is inside of another."""
     from onnx import NodeProto, TensorProto
 

@@ -197,7 +197,7 @@ MAY_LACK = tuple(runtime.name for runtime in RUNTIMES if runtime.absent)
 
 
 def named(name: str) -> RuntimeEntry:
-    """Raises KeyError for a name that is not in the table."""
+    """Raise KeyError for a name that is not in the table."""
     return _BY_NAME[name]
 
 

@@ -34,7 +34,7 @@ def sensitivity(
     top: int = 15,
     picture: Path | None = None,
 ) -> None:
-    """Prints the ranking of a case's nodes; ``picture`` is an SVG file to write it to as well.
+    """Print the ranking of a case's nodes; ``picture`` is an SVG file to write it to as well.
 
     Raises UserError with what the user has to correct.
     """

@@ -82,7 +82,7 @@ class Comparer(ABC):
         self._seconds = seconds
 
     def __call__(self, example: Example) -> Comparison:
-        """Runs and compares one example; the verdict is verified, ill-conditioned or nothing.
+        """Run and compare one example; the verdict is verified, ill-conditioned or nothing.
 
         Raises Stopped where the example fails: WrongAnswer if it ran and its outputs are wrong.
         """
@@ -90,7 +90,7 @@ class Comparer(ABC):
         return self.run(example)
 
     def run(self, example: Example) -> Comparison:
-        """Runs and compares one example, without telling the parent process that its arrays are being made."""
+        """Run and compare one example, without telling the parent process that its arrays are being made."""
         outcome = self.outcome(example)
         if isinstance(outcome, Stopped):
             raise outcome
@@ -103,7 +103,7 @@ class Comparer(ABC):
         return self._compared(block[0])
 
     def each(self, examples: Iterable[Example], *, one_by_one: bool = False) -> Iterator[tuple[Example, Outcome]]:
-        """Runs and compares the examples, in blocks; each with what it came to, the last being the first failure.
+        """Run and compare the examples, in blocks; each with what it came to, the last being the first failure.
 
         Where an example ends the process, those before it in its block were not compared: ``one_by_one`` is for cells
         in which that would decide on the verdict.
@@ -126,7 +126,7 @@ class Comparer(ABC):
                     break
 
     def _make(self, steps: deque[_Step], pending: Iterator[Example], most: int) -> None:
-        """Fills the block with the next examples, and makes their inputs; none after one for which that fails."""
+        """Fill the block with the next examples, and make their inputs; none after one for which that fails."""
         size = sum(step.size for step in steps)
         while len(steps) < most and size <= self.block_bytes and not (steps and steps[-1].failure):
             example = next(pending, None)
@@ -141,7 +141,7 @@ class Comparer(ABC):
                 step.failure = stop
 
     def _answered(self, steps: deque[_Step]) -> deque[_Step]:
-        """Asks PyTorch what is right for the examples, and takes those out of the block for which that is known then;
+        """Ask PyTorch what is right for the examples, and take those out of the block for which that is known then;
         the others stay for the next block where it takes long, or much memory."""
         start, size = perf_counter(), 0
         asked = deque[_Step]()
@@ -159,7 +159,7 @@ class Comparer(ABC):
         return asked
 
     def _run(self, block: Iterable[_Step]) -> None:
-        """Has the runtime answer, up to the first example that fails."""
+        """Have the runtime answer, up to the first example that fails."""
         session = self.session
         assert session is not None
         with Spending(self._seconds, "run"):
@@ -199,7 +199,7 @@ class Comparer(ABC):
             return stop
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
-        """Compares the outputs of an example, and again with how its inputs are conditioned where values or rows are
+        """Compare the outputs of an example, and again with how its inputs are conditioned where values or rows are
         wrong, or right only by the largest error of float32."""
         self._note(example.draw, "run")  # what is right may be asked more closely now, which may end the process
         comparison = self.compare(got, example.right())
@@ -223,7 +223,7 @@ class Comparer(ABC):
 
     @abstractmethod
     def compare(self, got: list[Array], right: Right) -> Comparison:
-        """Compares as this cell's outputs are compared, whichever runtime ``got`` is from."""
+        """Compare as this cell's outputs are compared, whichever runtime ``got`` is from."""
 
     @abstractmethod
     def said(self, error: Exception) -> str:
@@ -246,7 +246,7 @@ def tried(
     outcomes: Iterable[tuple[Example, Outcome]],
     explain: Callable[[Example, Stopped], Stopped],
 ) -> Iterator[tuple[Example, Comparison]]:
-    """Counts the examples in the record, of which ``Comparer.each`` gives the ``outcomes``; raises the first failure
+    """Count the examples in the record, of which ``Comparer.each`` gives the ``outcomes``; raise the first failure
     as ``explain`` gives it back."""
     for example, outcome in outcomes:
         if isinstance(outcome, Stopped):
@@ -320,7 +320,7 @@ class Explainer:
 
 
 def count(record: Record, draw: Draw, comparison: Comparison) -> None:
-    """Counts an example that did not fail in the record, which keeps the largest error of all."""
+    """Count an example that did not fail in the record, which keeps the largest error of all."""
     record.examples += comparison.verdict == "verified"
     record.ill_conditioned += comparison.verdict == "ill-conditioned"
     record.nothing += comparison.verdict == "nothing"

@@ -155,7 +155,7 @@ class _Trials:
         return broken.outcome(answered(question) if self._alone else question())
 
     def saved(self, level: str, off: Sequence[str], model: Path, file: Path) -> None:
-        """Writes the model as it is after optimization; nothing where it cannot be."""
+        """Write the model as it is after optimization; nothing where it cannot be."""
         broken = self.broken
         file.unlink(missing_ok=True)
 

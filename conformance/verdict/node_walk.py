@@ -95,7 +95,7 @@ class Walked:
 
 
 def walk(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> Walked:
-    """Walks once with ONNX Runtime's values, and again with those of others where they part."""
+    """Walk once with ONNX Runtime's values, and again with those of others where they part."""
     import onnx
 
     walked = Walked()

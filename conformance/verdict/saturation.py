@@ -100,7 +100,7 @@ def ask(
     got: Sequence[Array] | None,
     agrees: Callable[[list[Array]], bool],
 ) -> Witness:
-    """Runs the model with ``SWITCH``, or, where the session has the switch already, as ``unsigned`` changes it;
+    """Run the model with ``SWITCH``, or, where the session has the switch already, as ``unsigned`` changes it;
     ``agrees`` decides on the outputs. ``got`` are those of the model as it stands, or None where they are unknown.
 
     Outputs that the switch does not change prove nothing: ONNX Runtime takes options that it does not know without a

@@ -99,7 +99,7 @@ def venv(folder: Path) -> Path:
 
 
 def install(python: Path, requirements: Sequence[str], what: str, *options: str) -> None:
-    """Brings an environment to these requirements, with the pip of this one.
+    """Bring an environment to these requirements, with the pip of this one.
 
     Raises UserError, which says ``what`` they are for and ends with pip's last words.
     """
@@ -108,7 +108,7 @@ def install(python: Path, requirements: Sequence[str], what: str, *options: str)
 
 
 def add_this_package(python: Path, package: str) -> str:
-    """Copies this package into an environment as it is now; the version of ``package`` that is there. Raises
+    """Copy this package into an environment as it is now; the version of ``package`` that is there. Raises
     UserError."""
     ask = "import importlib.metadata, sysconfig; print(sysconfig.get_path('purelib')); "
     told = run_command([str(python), "-c", f"{ask}print(importlib.metadata.version({package!r}))"], package)

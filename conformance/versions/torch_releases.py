@@ -146,7 +146,7 @@ def _is_complete(folder: Path, requirements: Sequence[str]) -> bool:
 
 
 def _make_room(home: Path, tell: Callable[[str], object], free: Callable[[Path], int]) -> None:
-    """Removes the environments of torch below ``home``, oldest first, until there is room for another. Those in which
+    """Remove the environments of torch below ``home``, oldest first, until there is room for another. Those in which
     another process runs the suite stay."""
     kept = sorted(home.glob(f"{TORCH}-*/{_COMPLETE}"), key=lambda file: file.stat().st_mtime)
     while (room := free(home)) < ROOM:

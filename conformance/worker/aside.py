@@ -105,7 +105,7 @@ def _read(reading: int, seconds: float) -> bytes | None:
 
 
 def _end(child: int) -> int:
-    """Ends the child, what it started in its own session too, and returns how it ended by itself."""
+    """End the child, what it started in its own session too, and return how it ended by itself."""
     status = None
     for _ in range(20):  # one that has answered or crashed is about to end
         ended, status = os.waitpid(child, os.WNOHANG)

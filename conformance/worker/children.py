@@ -49,7 +49,7 @@ def below(pid: int, spared: Collection[int] = ()) -> list[int]:
 def end_below(
     pid: int, spared: Collection[int] = (), patience: float | None = _PATIENCE, own_tracker: int | None = None
 ) -> list[str]:
-    """Ends what ``below`` tells, and what that starts in the meantime; the names of what was still running.
+    """End what ``below`` tells, and what that starts in the meantime; the names of what was still running.
 
     multiprocessing's resource trackers remove what was left in /dev/shm, and end, when all others are gone; they are
     not among the names. They get ``patience`` seconds for it; with None they are left alone.
@@ -84,7 +84,7 @@ def end_below(
 
 
 def end_all() -> tuple[bool, list[str]]:
-    """Ends all processes below this one; whether there were any that still ran, and their names.
+    """End all processes below this one; whether there were any that still ran, and their names.
 
     A few microseconds where there are none.
     """
@@ -97,7 +97,7 @@ def end_all() -> tuple[bool, list[str]]:
 
 
 def _reap() -> bool:
-    """Waits for all children that have ended; whether there are others."""
+    """Wait for all children that have ended; whether there are others."""
     try:
         while waitpid(-1, WNOHANG)[0]:
             pass
@@ -107,7 +107,7 @@ def _reap() -> bool:
 
 
 def _let_tracker_go() -> int | None:
-    """Closes the pipe to the resource tracker of this process, a sign for it to end; its id, if it was started."""
+    """Close the pipe to the resource tracker of this process, a sign for it to end; its id, if it was started."""
     tracker: Any = resource_tracker._resource_tracker
     pid: int | None = getattr(tracker, "_pid", None)
     if pid is not None and tracker._fd is not None:

@@ -146,7 +146,7 @@ class Worker:
         self._output.file.close()
 
     def replace(self) -> None:
-        """Ends the current process, and drops a call that was begun; the next call starts a new process."""
+        """End the current process, and drop a call that was begun; the next call starts a new process."""
         process, self._process = self._process, None
         folder, self._scratch = self._scratch, None
         if process is not None:
@@ -155,12 +155,12 @@ class Worker:
             scratch.remove(folder)
 
     def stop(self) -> None:
-        """Ends a call that another thread waits for, within a tenth of a second, as if its process had been killed;
+        """End a call that another thread waits for, within a tenth of a second, as if its process had been killed;
         calls after it raise WorkerError. For a run that is broken off."""
         self._stopped = True
 
     def ready(self) -> None:
-        """Starts a process, where there is none, so that the next call need not wait for it. Raises what a call
+        """Start a process, where there is none, so that the next call need not wait for it. Raises what a call
         raises that cannot start one."""
         if self._process is None:
             self._start()
@@ -178,7 +178,7 @@ class Worker:
         return result
 
     def begin(self, function: Callable[..., object], *args: object) -> None:
-        """Hands a call to the worker without waiting for the answer; the next call of this object is ``finish``."""
+        """Hand a call to the worker without waiting for the answer; the next call of this object is ``finish``."""
         if self._process is not None and self._process.lost():
             self.replace()  # it died between two calls, of which neither is to blame
         if self._process is None:
@@ -191,7 +191,7 @@ class Worker:
         return self._process is not None
 
     def finish(self, *, timeout: float, on_wait: OnWait | None = None) -> Any:
-        """Returns or raises what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
+        """Return or raise what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
         try:
             answer = self._wait(timeout, on_wait)
         except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call

@@ -104,7 +104,7 @@ class Watch:
         return sum(_own(pid, source) for pid in pids) - before
 
     def look(self) -> None:
-        """Takes note of how often the kernel has killed for memory so far."""
+        """Take note of how often the kernel has killed for memory so far."""
         self.killed = _kills()
 
     def out_of_memory(self) -> bool:

@@ -40,14 +40,14 @@ class Progress:
         self._owner = owner
 
     def note(self, **what: Any) -> None:
-        """Replaces the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
+        """Replace the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
         text = encode(what)
         if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON
             text = encode({name: ascii(value)[:200] for name, value in list(what.items())[:8]})
         self.write(text)
 
     def write(self, text: str) -> None:
-        """Replaces the note by one that ``encode`` made, or what was put together of such."""
+        """Replace the note by one that ``encode`` made, or what was put together of such."""
         if self._owner is not None and getpid() != self._owner:
             # This process was forked by the code of a case and came back from it: its steps are no steps of the cell.
             _exit(0)

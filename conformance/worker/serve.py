@@ -95,7 +95,7 @@ def serve(address: bytes, key: bytes, progress: Progress, output: Output) -> Non
 
 
 def _exchange(address: bytes, key: bytes, number: int, answer: Answer, vital: _Descriptors) -> bytearray:
-    """Sends the answer to call ``number``; the request of the next call. EOFError where there is none."""
+    """Send the answer to call ``number``; the request of the next call. EOFError where there is none."""
     with vital.room():
         connection = socket(AF_UNIX, SOCK_STREAM)
         try:
@@ -143,7 +143,7 @@ def _file(fd: int) -> tuple[int, int] | None:
 
 
 def _close_inherited() -> None:
-    """Closes the pipes to the parent's fork server and to its resource tracker. Neither stands a stray write: the
+    """Close the pipes to the parent's fork server and to its resource tracker. Neither stands a stray write: the
     server would end, the tracker would print it. If needed, this process starts its own."""
     for holder, name in (
         (forkserver._forkserver, "_forkserver_alive_fd"),

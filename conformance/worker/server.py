@@ -30,7 +30,7 @@ read how a worker has ended: threads may each have a worker."""
 
 
 def start(preload: Sequence[str]) -> None:
-    """Has a server begin to import ``preload``, if none is running already."""
+    """Have a server begin to import ``preload``, if none is running already."""
     with _launching:
         _context.set_forkserver_preload([_GUARD, *preload, _READY])
         with _running():
@@ -81,7 +81,7 @@ def exit_code(process: ForkServerProcess, seconds: float) -> int | None:
 
 
 def wake() -> None:
-    """Has the server go on, if a call has stopped it as the parent of its process."""
+    """Have the server go on, if a call has stopped it as the parent of its process."""
     pid = server_pid()
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
@@ -89,7 +89,7 @@ def wake() -> None:
 
 
 def forget(pid: int) -> None:
-    """Takes note that a worker has ended, and ends what it left behind, also what has a session of its own."""
+    """Take note that a worker has ended, and end what it left behind, also what has a session of its own."""
     with _launching:
         _workers.discard(pid)
         server = server_pid()

@@ -33,7 +33,7 @@ export with dynamo: worth it where processes that export so are replaced again a
 
 
 def prepare_process() -> None:
-    """Gives torch one thread, so that results and timings do not depend on how many cells run at the same time, and
+    """Give torch one thread, so that results and timings do not depend on how many cells run at the same time, and
     tqdm's progress bars a lock for threads.
 
     An export with dynamo draws such bars where tqdm is installed. tqdm's own lock serves several processes and starts
@@ -77,7 +77,7 @@ def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Work
 
 
 def import_once(modules: Sequence[str]) -> None:
-    """Imports modules in the server that worker processes are forked from.
+    """Import modules in the server that worker processes are forked from.
 
     The objects that these imports make stay to the end. With the garbage collector off, which would look through them
     again and again, the imports take a quarter less time; frozen, the objects do not count in the workers'

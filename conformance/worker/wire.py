@@ -18,7 +18,7 @@ class Mismatch(Exception):
 
 
 def send(connection: Any, key: bytes, number: int, data: bytes) -> None:
-    """Sends ``data`` for the call of that number over a connected socket."""
+    """Send ``data`` for the call of that number over a connected socket."""
     connection.sendall(_HEAD.pack(key, number, len(data), zlib.crc32(data)))
     connection.sendall(data)
 

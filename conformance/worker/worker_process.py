@@ -40,7 +40,7 @@ class Process:
     """
 
     def __init__(self, progress: Progress, output: Output, memory_gib: float) -> None:
-        """Raises OSError or EOFError where no process can be forked."""
+        """Raise OSError or EOFError where no process can be forked."""
         self._key = os.urandom(wire.KEY)
         self._calls = 0
         self._connection: socket.socket | None = None  # while the process waits for a call
@@ -60,7 +60,7 @@ class Process:
         self.memory = Watch(self.pid, memory_gib, server.server_pid())
 
     def send(self, request: bytes) -> None:
-        """Sends the next call. Where the process is dead, ``wait`` says more about it."""
+        """Send the next call. Where the process is dead, ``wait`` says more about it."""
         connection, self._connection = self._connection, None
         self._calls += 1
         if connection is not None:
@@ -87,13 +87,13 @@ class Process:
         return self._answer(self._connection, left)
 
     def print_stacks(self) -> None:
-        """Has a hung process print its stacks, also where the GIL is held."""
+        """Have a hung process print its stacks, also where the GIL is held."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
         wait([self._ended], _STACKS)
 
     def end(self) -> None:
-        """Ends the process and all below it, without asking first: a worker that hangs would not answer."""
+        """End the process and all below it, without asking first: a worker that hangs would not answer."""
         for connection in (self._listener, self._connection):
             if connection is not None:
                 connection.close()

@@ -36,7 +36,7 @@ class Seen:
 
 @contextlib.contextmanager
 def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator[Seen]:
-    """Sees the dynamo exports inside the block; of several the last. ``begun`` gets each call before it is
+    """See the dynamo exports inside the block; of several the last. ``begun`` gets each call before it is
     translated. A node stands for each call of an operator that is ``passing``. Raises Unable where torch is built
     otherwise."""
     seen = Seen()
@@ -213,7 +213,7 @@ def _only_asserts(node: Any) -> bool:
 
 
 def _untie_unused(node: Any, program: Program) -> None:
-    """Takes the ties from those outputs of an operator that nobody takes: what is in them does not matter."""
+    """Take the ties from those outputs of an operator that nobody takes: what is in them does not matter."""
     ties, users = program.ties.get(node.name), list(node.users)
     if node.op == "call_function" and ties and all(user.target is python.getitem for user in users):
         taken = {user.args[1] for user in users if user.users}

@@ -91,7 +91,7 @@ class Search:
     to the end."""
 
     def __init__(self, failing: Failing, *, whole: bool = False) -> None:
-        """Exports again; raises Unable."""
+        """Export again; raise Unable."""
         self._failing, self._whole = failing, whole
         self.steps: list[Step] = []
         self.model: ModelProto

@@ -162,7 +162,7 @@ def picked(output: int, place: int, results: Sequence[Any]) -> Any:
 
 
 def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, values: Values) -> Any:
-    """Notes how a tensor of the graph parts from the right value. Gives what to go on with, or None where nothing
+    """Note how a tensor of the graph parts from the right value. Gives what to go on with, or None where nothing
     fits."""
     operator, tensor, right = step.operator, step.tensor, pick(results)
     assert tensor is not None

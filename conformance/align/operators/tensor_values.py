@@ -76,7 +76,7 @@ class Tensors:
         self._arrays.clear()
 
     def back(self, name: str, array: Array) -> None:
-        """Takes back a tensor that will be asked for once more."""
+        """Take back a tensor that will be asked for once more."""
         self._arrays[name] = array
         self._uses[name] = 1
 

@@ -39,7 +39,7 @@ class Seen:
 
 @contextlib.contextmanager
 def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator[Seen]:
-    """Sees the TorchScript exports inside the block; of several the last. ``begun`` gets each call before it is
+    """See the TorchScript exports inside the block; of several the last. ``begun`` gets each call before it is
     translated. Calls of an operator that is ``passing`` go into the graph as they are. Raises Unable where torch is
     built otherwise."""
     seen = Seen()
@@ -103,7 +103,7 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
 
 
 def _mark(names: Sequence[str], result: Any) -> None:
-    """Notes at the nodes that were made for some values which value each of their outputs is."""
+    """Note at the nodes that were made for some values which value each of their outputs is."""
     for name, value in zip(names, result if isinstance(result, list | tuple) else [result], strict=False):
         maker = value.node() if hasattr(value, "node") else None
         if maker is not None and maker.kind().partition("::")[0] not in ("prim", "aten"):
@@ -155,7 +155,7 @@ def program_of(seen: Seen) -> Program:
 
 
 def _fold(program: Program) -> None:
-    """Gives a batch norm that the exporter put into the weights of a convolution the tensor of that convolution."""
+    """Give a batch norm that the exporter put into the weights of a convolution the tensor of that convolution."""
     readers: dict[str, list[Operator]] = {}
     for operator in program.operators:
         for name in operator.inputs:

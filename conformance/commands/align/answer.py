@@ -57,7 +57,7 @@ class Answer:
 
 
 def align(question: Question) -> Answer:
-    """Raises UserError with what the user has to correct, and where operators cannot be seen."""
+    """Raise UserError with what the user has to correct, and where operators cannot be seen."""
     return answered(question, _answer)
 
 
@@ -172,7 +172,7 @@ WIDTH = 300
 
 
 def show(answer: Answer, *, everything: bool) -> None:
-    """Prints what was aligned, the table, and the conclusion."""
+    """Print what was aligned, the table, and the conclusion."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -121,7 +121,7 @@ def _is_about(entry: Fails, cell: Cell) -> bool:
 
 
 def expect(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Writes entries for the failed cells of findings, and says in lines what was written where. What cannot be
+    """Write entries for the failed cells of findings, and say in lines what was written where. What cannot be
     written is told to be pasted."""
     failed = [cell for finding in chosen for cell in finding.cells if cell["status"] == "failed"]
     by_file: dict[str, dict[str, Mapping[str, Any]]] = {}

@@ -80,7 +80,7 @@ class Watched:
         return _sort_changes(changed, before, now) if changed else None
 
     def wait(self) -> Changed:
-        """Waits for the next change."""
+        """Wait for the next change."""
         while True:
             changed = self.look()
             if changed is not None:
@@ -116,7 +116,7 @@ def folders(top: Path) -> Iterator[Path]:
 
 
 def forget_bytecode(file: Path) -> None:
-    """Removes the bytecode of a Python file. Python tells by whole seconds whether it is up to date, so that what is
+    """Remove the bytecode of a Python file. Python tells by whole seconds whether it is up to date, so that what is
     saved twice in one second, with as many bytes, would be loaded as it was."""
     with contextlib.suppress(OSError, NotImplementedError):
         Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)

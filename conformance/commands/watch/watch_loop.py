@@ -81,7 +81,7 @@ class Loop:
         return self._verdicts[cell.id][1]["status"] if cell.id in self._verdicts else None
 
     def _round(self) -> None:
-        """Runs cells until none is due, with those for which that comes to be so meanwhile."""
+        """Run cells until none is due, with those for which that comes to be so meanwhile."""
         self._began = time.time()
         start, telling = time.monotonic(), Telling()
         done: dict[str, dict[str, Any]] = {}
@@ -134,7 +134,7 @@ class Loop:
     # ---- changes -------------------------------------------------------------------------------------------
 
     def _look(self, running: Cell | None = None) -> None:
-        """Takes note of what has changed by now; _Superseded where the running cell depends on it."""
+        """Take note of what has changed by now; _Superseded where the running cell depends on it."""
         changed = self._watched.look()
         if changed is not None:
             before = None if running is None else self._plan.prints[running.id]
@@ -143,7 +143,7 @@ class Loop:
                 raise _Superseded
 
     def _note(self, changed: Changed) -> None:
-        """Reads again what has changed, and says what that comes to."""
+        """Read again what has changed, and say what that comes to."""
         before, self._plan = self._plan, self._catalogue.read(changed.all)
         self._watched.expect(self._plan.signs)
         self._stale = self._used

@@ -69,7 +69,7 @@ class Catalogue:
     """Reads cases and what they depend on, and again what has changed of it."""
 
     def __init__(self, paths: Sequence[Path], selection: Selection, words: Words, examples: int | None) -> None:
-        """Raises UserError for a path where nothing is."""
+        """Raise UserError for a path where nothing is."""
         for path in paths:
             if not os.path.lexists(path):
                 raise UserError(f"{display_path(path)}: there is no such case file or folder")

@@ -59,7 +59,7 @@ def make_log(trt: Any) -> Any:
                 self.lines.append((serious, msg.strip()))
 
         def forget(self) -> None:
-            """Drops what was said so far, which was about another engine."""
+            """Drop what was said so far, which was about another engine."""
             self.lines.clear()
 
         def errors(self) -> str:
@@ -76,7 +76,7 @@ def make_log(trt: Any) -> Any:
 
 @functools.cache
 def check_cuda(trt: Any, log: Any) -> None:
-    """Raises Unavailable where TensorRT cannot use the GPU that the driver knows.
+    """Raise Unavailable where TensorRT cannot use the GPU that the driver knows.
 
     A builder tells by an error. TensorRT 8.6's runtime, which needs CUDA as well, would end the process with SIGSEGV.
     """
@@ -100,7 +100,7 @@ def strongly_typed(trt: Any) -> bool:
 
 
 def load_plugins(trt: Any, log: Any, build: Build) -> None:
-    """Loads TensorRT's own plugins, and the libraries that the case names. OSError for one that cannot be loaded."""
+    """Load TensorRT's own plugins, and the libraries that the case names. OSError for one that cannot be loaded."""
     trt.init_libnvinfer_plugins(log, "")
     for name in build.options.plugins:
         _load_plugin(trt, name)
@@ -108,7 +108,7 @@ def load_plugins(trt: Any, log: Any, build: Build) -> None:
 
 @functools.cache
 def _load_plugin(trt: Any, name: str) -> None:
-    """Loads a plugin library once in a process: TensorRT complains of plugins that are registered already.
+    """Load a plugin library once in a process: TensorRT complains of plugins that are registered already.
 
     A library registers its creators as it is loaded, or exports a function that lists them, which the registry calls.
     """
@@ -181,7 +181,7 @@ def configure(trt: Any, config: Any, options: Options) -> None:
 
 
 def _allow_precisions(trt: Any, config: Any, model: Path) -> None:
-    """Lets the builder use the precisions that the model has. Before TensorRT 10 it refuses a network with another
+    """Let the builder use the precisions that the model has. Before TensorRT 10 it refuses a network with another
     precision than float32 otherwise, whether the cell's precision or the module itself brought it."""
     import onnx
 

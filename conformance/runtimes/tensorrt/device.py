@@ -124,14 +124,14 @@ def pinned(array: Array) -> Array:
 
 
 def upload(buffer: Any, array: Array, stream: Any) -> None:
-    """Copies an array to the device, in order with what else is on the stream."""
+    """Copy an array to the device, in order with what else is on the stream."""
     cuda = load_driver()
     if array.nbytes:
         cuda.memcpy_htod_async(buffer, array, stream)
 
 
 def download(array: Array, buffer: Any, stream: Any) -> None:
-    """Copies a device buffer into ``array``, which is filled once the stream has been waited for."""
+    """Copy a device buffer into ``array``, which is filled once the stream has been waited for."""
     cuda = load_driver()
     if array.nbytes:
         cuda.memcpy_dtoh_async(array, buffer, stream)

@@ -44,7 +44,7 @@ from conformance.runtimes.tensorrt.trtexec import trtexec, typing_options
 
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
-    """Builds an engine, or takes it from the store, and loads it.
+    """Build an engine, or take it from the store, and load it.
 
     Raises Unavailable where this host has no TensorRT that can use its GPU; UnsupportedModel, ShapeInput, BuildFailed
     or what TensorRT raises where the engine cannot be built or loaded. ``libraries``, which are ONNX Runtime's, play
@@ -133,7 +133,7 @@ class TensorRTSession:
         return engine, len(data)
 
     def _renew_context(self) -> None:
-        """Replaces the execution context. The old context goes first: in TensorRT 8.6 no two contexts can have the
+        """Replace the execution context. The old context goes first: in TensorRT 8.6 no two contexts can have the
         engine's only profile."""
         self._context = None
         self._context = self._engine.create_execution_context()
@@ -176,7 +176,7 @@ class TensorRTSession:
         ]
 
     def _set_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Sets the inputs' shapes and addresses, and returns the arrays as the engine takes them."""
+        """Set the inputs' shapes and addresses, and return the arrays as the engine takes them."""
         missing = [name for name in self._inputs if name not in inputs]
         if missing:
             raise ValueError(f"the model has inputs that nothing is given for: {', '.join(missing)}")
@@ -370,7 +370,7 @@ THREAD_LOCAL = 1
 
 @contextlib.contextmanager
 def captured(stream: int, enqueue: Callable[[], None], driver: Any = None) -> Iterator[Callable[[], None]]:
-    """Captures what ``enqueue`` puts on the stream, and gives a function that launches it there.
+    """Capture what ``enqueue`` puts on the stream, and give a function that launches it there.
 
     ``stream`` is the handle of a CUDA stream, ``driver`` the CUDA driver library. Raises RuntimeError where something
     on the stream cannot be captured, such as an output whose shape depends on values.

@@ -42,7 +42,7 @@ class Engines:
         return engine if whole else None
 
     def put(self, depends: Mapping[str, Any], engine: bytes) -> None:
-        """Keeps an engine, unless the store cannot be written. Writes a file beside its place and moves it there, so
+        """Keep an engine, unless the store cannot be written. Write a file beside its place and move it there, so
         that nobody reads half of it."""
         head = json.dumps({"depends": _plain(depends), "sha256": _sha(engine)}, sort_keys=True).encode()
         _replace(self._file(depends), MAGIC + head + b"\n" + engine)
@@ -81,6 +81,6 @@ def _sha(data: bytes) -> str:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Writes a file whole, or leaves what was there: no cell has to fail where the store cannot be written."""
+    """Write a file whole, or leave what was there: no cell has to fail where the store cannot be written."""
     with contextlib.suppress(OSError):
         write_whole(file, data)

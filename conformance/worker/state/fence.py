@@ -150,7 +150,7 @@ class Fence:
         self._own.folder = folder
 
     def _look(self, when: When | None) -> None:
-        """Notes what has changed since the last look; None for the first one, which only reads."""
+        """Note what has changed since the last look; None for the first one, which only reads."""
         put_back = when == "running"
         outcome: Outcome = "put back" if put_back else "kept"
         # Functions first: with them, what reads the settings is what it was.

@@ -116,7 +116,7 @@ class Registries:
         self.watch()
 
     def watch(self) -> None:
-        """Begins to watch what has been imported by now."""
+        """Begin to watch what has been imported by now."""
         if len(sys.modules) == len(self._modules):
             return
         self._modules = frozenset(sys.modules)
