@@ -90,6 +90,7 @@ def test_a_precision_has_no_verdict_where_nobody_seconds_what_the_file_means(tmp
         assert verdict(bench.run_cell(cell, examples=2)) == PASSED
 
 
+@pytest.mark.own_store
 def test_a_precision_is_skipped_where_onnx_runtime_does_not_support_the_file(tmp_path, bench, monkeypatch):
     """As on a host that lacks the locale of texts, which says nothing against the file."""
 
