@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.draw.draw import Draw
+from conformance.export.undefined import beyond_in_between
 from tests.kit.cases import case_of, details, module_of, say
 from tests.kit.judging import verifying
 from tests.kit.modules import net_of
@@ -241,3 +242,16 @@ def test_the_order_of_boxes_is_open_where_a_score_is_no_number(bench, score, ver
         assert [verify.judged(example, [np.int64(kept)]).verdict for kept in ([0, 1, 2], [1, 0, 2])] == [
             "verified", verdict,
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("terms, either_sign, is_open", [
+    ([3e38, -3e38, 3e38], False, True), ([3e38, 3e38, 1.0], False, False), ([3e38, 3e38, 1.0], True, True),
+    ([np.inf, -1.0, 2.0], False, False), ([np.inf, -3e38, -3e38], False, True),
+    ([np.inf, -np.inf, 3e38], False, False), ([1.0, -2.0, 3.0], True, False),
+])  # fmt: skip
+def test_the_order_of_terms_decides_only_where_some_partial_sums_go_beyond(terms, either_sign, is_open):
+    values, most = np.float64(terms), float(np.finfo(np.float32).max)
+    finite = np.where(np.isfinite(values), values, 0)
+    up, down = finite[finite > 0].sum(), finite[finite < 0].sum()
+    high, low = (np.any(values == end) for end in (np.inf, -np.inf))
+    assert bool(beyond_in_between(up, down, most, high, low, either_sign=either_sign)) == is_open

@@ -120,6 +120,17 @@ def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
     return (in_between & ~nan).reshape(out.shape)
 
 
+def beyond_in_between(up: Any, down: Any, most: float, high: Any, low: Any, *, either_sign: bool) -> Any:
+    """Return for which sums the order of their terms decides whether they go beyond the format, or are NaN.
+
+    ``up`` and ``down`` are the sums of the finite terms of each sign, ``high`` and ``low`` say where an infinity of
+    either sign is among the terms; tensors or arrays of one shape. ``either_sign``: terms of one sign count too.
+    """
+    over, under = up >= most, down <= -most
+    finite = (over | under) & (((up > 0) & (down < 0)) | either_sign)
+    return (finite & ~high & ~low) | (high & under & ~low) | (low & over & ~high)
+
+
 def _added(func: Any, args: Sequence[Any], out: Any) -> Any:
     """Sums that go beyond the format in some orders of their terms, and means also where all terms have one sign:
     they may be divided before they are added."""
@@ -136,10 +147,8 @@ def _added(func: Any, args: Sequence[Any], out: Any) -> Any:
     finite = torch.where(values.isfinite(), values, 0.0)
     up, down = add(finite.clamp(min=0)), add(finite.clamp(max=0))
     high, low, nan = (add(each.double()) > 0 for each in (values == math.inf, values == -math.inf, values.isnan()))
-    both = torch.ones_like(high) if "mean" in str(func) else (up > 0) & (down < 0)
-    in_between = torch.where(high | low, (high & (down <= -most)) | (low & (up >= most)),
-                             both & ((up >= most) | (down <= -most)))  # fmt: skip
-    return (in_between & ~nan & ~(high & low)).reshape(out.shape)
+    beyond = beyond_in_between(up, down, most, high, low, either_sign="mean" in str(func))
+    return (beyond & ~nan).reshape(out.shape)
 
 
 RULES = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.export.undefined import FILLED
+from conformance.export.undefined import FILLED, beyond_in_between
 from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _written_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> 
     yield 0, times > 1
 
 
-def _beyond_in_between(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _added(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
     """Yield sums that go beyond the format in some orders of their terms, and means also where all terms have one
     sign: they may be divided before they are added."""
     terms, out = inputs[0], outputs[0]
@@ -85,11 +85,7 @@ def _beyond_in_between(node: Any, inputs: Sequence[Any], outputs: Sequence[Any])
     finite, most = np.where(np.isfinite(terms), terms, 0), float(np.finfo(out.dtype).max)
     up, down = add(np.maximum(finite, 0)), add(np.minimum(finite, 0))
     high, low, nan = (add(each) > 0 for each in (terms == np.inf, terms == -np.inf, np.isnan(terms)))
-    both = (up > 0) & (down < 0) if node.op_type == "ReduceSum" else True
-    beyond = np.where(
-        high | low, (high & (down <= -most)) | (low & (up >= most)), both & ((up >= most) | (down <= -most))
-    )
-    yield 0, beyond & ~nan & ~(high & low)
+    yield 0, beyond_in_between(up, down, most, high, low, either_sign=node.op_type == "ReduceMean") & ~nan
 
 
 def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], compute: Callable[..., Any]) -> Marks:
@@ -116,7 +112,7 @@ def _other_boxes(inputs: Sequence[Any], compute: Callable[..., Any]) -> Iterator
 
 
 _NEAR = 4 * float(np.finfo(np.float32).eps)
-"""How far an overlap is from the threshold that float32 may take for it, relative to it."""
+"""The relative distance at which float32 may take an overlap for the threshold."""
 
 
 RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
@@ -128,8 +124,8 @@ RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
     "ScatterElements": ("written twice", _written_twice),
     "ScatterND": ("written twice", _written_twice),
     "MaxPool": ("ties", _equal_maxima),
-    "ReduceMean": ("order", _beyond_in_between),
-    "ReduceSum": ("order", _beyond_in_between),
+    "ReduceMean": ("order", _added),
+    "ReduceSum": ("order", _added),
     "NonMaxSuppression": ("overlap", _other_boxes),
 }
 """By operator the name of the rule, as ``records.details`` words it, and what finds where it holds."""
