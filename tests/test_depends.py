@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conformance.depends.fingerprint import changes
+from conformance.depends.lowering_functions import read
 from conformance.depends.observed_dependencies import Now, Observed
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
@@ -172,6 +173,40 @@ def test_of_lowerings_the_functions_that_the_export_called_count(bench):
         names = {name for found in parts.values() for name in found}
         assert function in names
         assert not names & {"cos", "aten_cos"}
+
+
+def test_a_lowering_that_calls_one_of_another_file_depends_on_that_one_alone(bench):
+    """At opset 11 ``add`` is a function that calls that of opset 9, by an attribute of its module."""
+    cell = bench.cell(BODY.replace("[17]", "[11]"), MODULE.replace("(x) *", "(x) +") % "    return 1")
+    parts = (bench.run_cell(cell, examples=1).depends or {})["parts"]
+    of_nine = next(known for file, known in parts.items() if "opset9" in file)
+    assert {"add", "sin"} <= of_nine.keys() and not {"cos", "relu", "mul"} & of_nine.keys()
+
+
+def test_names_that_code_takes_from_other_modules(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(
+        textwrap.dedent("""
+            import a.b
+            import a.c as d
+            from . import e
+            from .f import g
+
+            def one():
+                a.b.h()
+                d.i
+
+            def two():
+                e.j(g).k
+
+            def three():
+                print(e, e.j)
+        """)
+    )
+    source = read(str(file))
+    assert set(source.taken(["one"])) == {"a.b.h", "a.c.i"}
+    assert set(source.taken(["two"])) == {".e.j", ".f.g"}
+    assert set(source.taken(["three"])) == {".e", ".e.j"}, "of a module that is handed on, all may be used"
 
 
 def test_explain_lists_what_a_cell_depends_on_and_what_has_changed(bench, tmp_path):

@@ -33,7 +33,7 @@ class Said:
 
     parts: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    """The names that the code uses, and of attributes of names ``a.b`` besides."""
+    """The names that the code uses; ``a.b`` where of ``a`` only that attribute is."""
     calls: bool = False
     defined: list[str] = field(default_factory=list)
     """The functions and classes that are defined there."""
@@ -62,8 +62,8 @@ def _look_at(node: ast.AST, found: Said) -> None:
     if isinstance(node, ast.Name):
         found.names.add(node.id)
         found.computes |= node.id in COMPUTING and node not in found.binders
-    elif isinstance(node, ast.Attribute):
-        _note_dotted(node, found)
+    elif isinstance(node, ast.Attribute) and _note_dotted(node, found):
+        return
     elif isinstance(node, ast.Call):
         found.calls = True
     elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -90,15 +90,20 @@ def _read_value(value: Any, found: Said) -> None:
         found.parts.append(repr(value))
 
 
-def _note_dotted(node: ast.Attribute, found: Said) -> None:
-    """Note ``a.b`` where that is a name with its attribute."""
+def _note_dotted(node: ast.Attribute, found: Said) -> bool:
+    """Note ``a.b`` where that is a name with its attribute, and return whether it is."""
     chain = [node.attr]
     inner: ast.expr = node.value
     while isinstance(inner, ast.Attribute):
         chain.append(inner.attr)
         inner = inner.value
-    if isinstance(inner, ast.Name):
-        found.names.add(".".join([inner.id, *reversed(chain)]))
+    if not isinstance(inner, ast.Name):
+        return False
+    dotted = ".".join([inner.id, *reversed(chain)])
+    found.names.add(dotted)
+    found.parts.append(dotted)
+    found.computes |= inner.id in COMPUTING
+    return True
 
 
 LARGE = 2**14
@@ -117,12 +122,12 @@ class Source:
     texts: dict[str, list[str]] = field(default_factory=dict)
     """By top-level name the hashes of what binds or changes it, the same for all layouts and comments."""
     uses: dict[str, set[str]] = field(default_factory=dict)
-    """By top-level name the names that its text uses; of ``a.b`` both ``a`` and ``a.b``."""
+    """By top-level name the names that its text uses, as in ``Said``."""
     loaded: list[str] = field(default_factory=list)
     whole: str | None = None
     """The hash of all, where names are computed."""
-    imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    """By the name that it binds, what an import takes: a module, and of it a name."""
+    imports: dict[str, str] = field(default_factory=dict)
+    """By the name that it binds, the dotted name of what is imported: a module, or what a module has."""
 
     def part(self, name: str) -> str | None:
         """Return the hash of one name's text, without what it uses; None where there is no such name."""
@@ -139,30 +144,21 @@ class Source:
         wanted = set(names)
         found, waiting = {LOADED}, [*(self.texts if WHOLE in wanted else wanted), *self.uses.get(LOADED, ())]
         while waiting:
-            name = waiting.pop()
+            name = waiting.pop().partition(".")[0]
             if name in self.texts and name not in found:
                 found.add(name)
                 waiting += self.uses.get(name, ())
         return found
 
-    def taken(self, names: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-        """Yield what these names take from other modules: a module, and a name of it where that is known."""
+    def taken(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the dotted names of what these names take from other modules."""
         if self.whole is not None:
             yield from self.imports.values()
             return
-        used_here = set(itertools.chain.from_iterable(self.uses.get(name, ()) for name in names))
-        dotted = {used.partition(".")[0] for used in used_here if "." in used}
-        for used in used_here:
-            first, _, rest = used.partition(".")
-            if first in self.imports and (rest or first not in dotted):
-                module, name = self.imports[first]
-                if name is None and rest:
-                    yield module, rest.partition(".")[0]
-                elif rest:
-                    yield f"{module}.{name}", rest.partition(".")[0]
-                    yield module, name
-                else:
-                    yield module, name
+        for used in set(itertools.chain.from_iterable(self.uses.get(name, ()) for name in names)):
+            first, dot, rest = used.partition(".")
+            if first in self.imports:
+                yield f"{self.imports[first]}{dot}{rest}"
 
 
 def parts_of(file: str, names: Iterable[str]) -> dict[str, str]:
@@ -182,7 +178,7 @@ def part_now(file: str, name: str) -> str | None:
 
 
 _kept = KeptValues(None)
-_FORMAT = 2
+_FORMAT = 3
 
 
 def keep_in(folder: Path | None) -> None:
@@ -218,8 +214,7 @@ def _source(text: bytes) -> Source:
         return Source(
             {name: list(texts) for name, texts in known["texts"].items()},
             {name: set(uses) for name, uses in known["uses"].items()},
-            list(known["loaded"]), known["whole"],
-            {name: (module, taken) for name, (module, taken) in known["imports"].items()},
+            list(known["loaded"]), known["whole"], dict(known["imports"]),
         )  # fmt: skip
     except (TypeError, KeyError, ValueError, AttributeError):
         source = _parsed(text)
@@ -238,10 +233,11 @@ def _parsed(text: bytes) -> Source:
     for statement in itertools.chain.from_iterable(read.imports for _, read in statements):
         for alias in statement.names:
             if isinstance(statement, ast.Import):
-                source.imports[alias.asname or alias.name.partition(".")[0]] = (alias.name, None)
+                first = alias.name.partition(".")[0]
+                source.imports[alias.asname or first] = alias.name if alias.asname else first
             else:
-                module = "." * statement.level + (statement.module or "")
-                source.imports[alias.asname or alias.name] = module, None if alias.name == "*" else alias.name
+                start = "." * statement.level + (f"{statement.module}." if statement.module else "")
+                source.imports[alias.asname or alias.name] = f"{start}{alias.name}"
     if any(read.computes for _, read in statements) or "*" in source.imports:
         source.whole = of_text("\n".join(read.text for _, read in statements))
         return source

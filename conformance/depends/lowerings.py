@@ -8,13 +8,14 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 from conformance.depends.contents import content, of_text, remembered
 from conformance.depends.lowering_functions import LOADED, WHOLE, parts_of, read
 from conformance.depends.packages import is_lowering, root_of
+from conformance.errors import attempt
 
 FOLDERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "torchscript": (("torch", "onnx/_internal/torchscript_exporter"),),
@@ -114,6 +115,12 @@ def registrations(exporter: str) -> str:
     return remembered(f"registrations {exporter} {state}", made)
 
 
+def read_lowerings() -> None:
+    """Parse the lowerings of all exporters, that processes with the same store need not: it takes half a second."""
+    for exporter in FOLDERS:
+        attempt(partial(registrations, exporter))
+
+
 def parts(called: Called) -> dict[str, dict[str, str]]:
     """Return by file the parts of lowerings that were called, with those that these use in other such files."""
     key = frozenset(called)
@@ -141,13 +148,10 @@ def _parts_now(called: Called) -> dict[str, dict[str, str]]:
             closure = source.closure([name])
             new = closure - names
             names |= new
-            for module, taken in source.taken(new):
-                other = _file_of(module, file)
-                inner = _file_of(f"{module}.{taken}", file) if taken else None
-                if inner is not None and is_lowering(inner):
-                    waiting.append((inner, WHOLE))
-                elif other is not None and is_lowering(other):
-                    waiting.append((other, taken or WHOLE))
+            for dotted in source.taken(new):
+                other, inside = _loaded(dotted, file)
+                if other is not None and is_lowering(other):
+                    waiting.append((other, inside or WHOLE))
     found = {}
     for file, names in wanted.items():
         with contextlib.suppress(OSError):
@@ -155,15 +159,22 @@ def _parts_now(called: Called) -> dict[str, dict[str, str]]:
     return found
 
 
-def _file_of(module: str, beside: str) -> str | None:
-    """The file of a module that is loaded, as the file ``beside`` names it."""
-    if module.startswith("."):
+def _loaded(dotted: str, beside: str) -> tuple[str | None, str | None]:
+    """Return the file of the module that is loaded and nearest to what a dotted name in the file ``beside`` names,
+    and the name in it; without one where the module itself is named, or all that it has."""
+    if dotted.startswith("."):
         owner = next((known for known in list(sys.modules.values()) if _file(known) == beside), None)
         try:
-            module = importlib.util.resolve_name(module, getattr(owner, "__package__", None))
+            dotted = importlib.util.resolve_name(dotted, getattr(owner, "__package__", None))
         except (ImportError, ValueError):
-            return None
-    return _file(sys.modules.get(module))
+            return None, None
+    words = dotted.split(".")
+    for end in range(len(words), 0, -1):
+        module = sys.modules.get(".".join(words[:end]))
+        if module is not None:
+            inside = words[end] if end < len(words) else None
+            return _file(module), None if inside == "*" else inside
+    return None, None
 
 
 def _file(module: ModuleType | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 import importlib.util
 import locale
@@ -65,8 +64,8 @@ class Observed:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, without what is empty."""
-        values = dataclasses.asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if value}
+        known = {name: value for name, value in vars(self).items() if value}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
 
     @classmethod
     def from_dict(cls, values: Any) -> Observed:

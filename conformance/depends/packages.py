@@ -282,6 +282,8 @@ _FIRST = re.compile(rb"^([^/,\n]+)[/,]", re.MULTILINE)
 def _owners_below(root: str) -> Mapping[str, tuple[str, ...]]:
     """By folder or file directly below a root: the distributions that have something there."""
     found: dict[str, tuple[str, ...]] = {}
+    if not os.path.isdir(root):  # noqa: PTH112  # such as the archive of the standard library that sys.path begins with
+        return found
     with os.scandir(root) as entries:
         for entry in entries:
             if entry.name.endswith(".dist-info"):

@@ -178,6 +178,8 @@ class Running:
     def settings(self) -> Settings:
         """Return the settings that the cells of this run read."""
         from conformance.depends.fingerprint import suite
+        from conformance.depends.gathering import keep_in
+        from conformance.depends.lowerings import read_lowerings
         from conformance.depends.results import note_conditions
         from conformance.plan.settings import Settings
 
@@ -197,6 +199,9 @@ class Running:
             suite=suite(),
         )
         note_conditions(settings.index)
+        if settings.observe:  # while the workers' server imports PyTorch
+            keep_in(home / "contents")
+            read_lowerings()
         return settings
 
     def _runs_next(self) -> Cell | None:
