@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import queue
 import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,16 +116,38 @@ def cells(quick: bool) -> list[tuple[Cell, Cell | None]]:
 
 @functools.cache
 def study(quick: bool) -> Study:
+    """Look at as many models at a time as there are cores."""
+    chosen, jobs = cells(quick), os.cpu_count() or 1
+    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+
+    def of_model(number: int) -> Study:
+        found, worker = Study(), idle.get()
+        checks = [one for one in chosen[number] if one is not None]
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                add_model(found, worker, Path(folder), checks, 5 if quick else EACH)
+        finally:
+            idle.put(worker)
+        if not quick:
+            print(f"{number + 1} of {len(chosen)}: {checks[0].label}", file=sys.stderr, flush=True)
+        return found
+
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
+        for _ in range(jobs):
+            idle.put(stack.enter_context(hasty_worker()))
+        return joined(pool.map(of_model, range(len(chosen))))
+
+
+def joined(parts: Iterable[Study]) -> Study:
+    """Return the studies of single models as one, in their order."""
     found = Study()
-    with tempfile.TemporaryDirectory() as name, hasty_worker() as worker:
-        for number, (cell, specials) in enumerate(chosen := cells(quick)):
-            if not quick:
-                print(f"{number + 1} of {len(chosen)}: {cell.label}", file=sys.stderr, flush=True)
-            folder = Path(name) / "model"
-            add_model(
-                found, worker, folder, [one for one in (cell, specials) if one is not None], 5 if quick else EACH
-            )
-            shutil.rmtree(folder, ignore_errors=True)
+    for part in parts:
+        found.models += part.models
+        found.mutants += part.mutants
+        for tool in TOOLS:
+            found.accused[tool] += part.accused[tool]
+            found.unable[tool] |= part.unable[tool]
+            found.asked[tool] += part.asked[tool]
     return found
 
 
