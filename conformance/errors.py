@@ -230,6 +230,10 @@ class Unavailable(Exception):
     """The stage at which that was met, where it is known."""
 
 
+class NoVerdict(Unavailable):
+    """What ran shows neither right nor wrong, here as on any other host: the cell is skipped, with this text."""
+
+
 def display_path(path: Path) -> str:
     """The path relative to the working directory where it lies below it, else absolute."""
     try:

@@ -11,6 +11,7 @@ from conformance.case.case_file import load
 from conformance.cluster.coordinator import Made
 from conformance.depends.fingerprint import Fingerprints
 from conformance.plan.catalogue import plan
+from conformance.plugin.options import may_stand
 from conformance.plugin.running import Running
 from conformance.records.run_file import read_run
 from tests.kit.cases import QUICK, case_of, load_case, write_case
@@ -128,3 +129,16 @@ def test_a_duration_is_measured_again(tmp_path):
     assert again.code == 0, again.text
     taken = {name.partition("[")[0]: one for name, one in reused(again).items()}
     assert taken == {"export": True, "accuracy": True, "latency": False}
+
+
+NAN = case_of("x - x.sum()", QUICK.replace("\nspecials: false", ""), dims="batch: 1..4")
+
+
+def test_what_ran_without_a_verdict_is_not_run_again_unless_it_is_required(tmp_path):
+    write_case(tmp_path / "cases", NAN)
+    first = run_suite(tmp_path)
+    (skipped,) = (record for record in first.records.values() if record["status"] == "skipped")
+    assert skipped["check"] == "specials" and skipped["undecided"], skipped
+    again = run_suite(tmp_path, "--reuse", "reports/latest")
+    assert again.records.keys() == first.records.keys() and all(reused(again).values())
+    assert may_stand(skipped, {"openvino"}) and not may_stand(skipped, {"onnxruntime"})

@@ -24,7 +24,7 @@ from conformance.checks.smallest_function import Reduced, causes_known, leave_fu
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.draw.draw import Draw
-from conformance.errors import Details, Stopped, Unavailable, attempt
+from conformance.errors import Details, NoVerdict, Stopped, attempt
 from conformance.explanations import Question, explain
 from conformance.export.answers import KeptAnswers
 from conformance.export.model_store import Stored
@@ -88,12 +88,12 @@ def check_accuracy(run: CellRun) -> None:
                 unexplained(stop, known=fault)
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
-                raise Unavailable(
+                raise NoVerdict(
                     f"only ONNX's evaluator gives other values ({stop.error}), {in_doubt}, where its answer proves "
                     "nothing; runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
             if _uninvited(run, stop) and not explainer.is_declared(stop):
-                raise Unavailable(
+                raise NoVerdict(
                     f"the ONNX specification's evaluator stops with {stop.error}, and nothing shows that the model "
                     "is wrong; runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop

@@ -27,7 +27,7 @@ from conformance.disk.onnx_models import serialized
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
 from conformance.disk.recorded_tensors import read_interface
 from conformance.draw.few_bits import carried, given_back
-from conformance.errors import Stopped, Unavailable, attempt, summarize
+from conformance.errors import NoVerdict, Stopped, Unavailable, attempt, summarize
 from conformance.export.float64_model import load
 from conformance.onnxgraph.reads import all_nodes
 from conformance.records.details import RULES
@@ -75,7 +75,7 @@ def recorded_sets(run: CellRun) -> list[RecordedSet]:
 
 
 def check_meaning(run: CellRun) -> None:
-    """Raise Unavailable where what says what a file means does not give the recorded outputs: it is no measure of
+    """Raise NoVerdict where what says what a file means does not give the recorded outputs: it is no measure of
     drawn values then."""
     says = run.cell.case.says.recorded
     for one in recorded_sets(run) if says is not None else ():
@@ -85,7 +85,7 @@ def check_meaning(run: CellRun) -> None:
             continue
         found = difference(_given_back(given, one), one.outputs, says.rtol, says.atol)
         if found is not None:
-            raise Unavailable(
+            raise NoVerdict(
                 f"ONNX's evaluator does not give the recorded outputs ({one.name}: {found.text}), so that nobody "
                 "says what is right for drawn values"
             )
@@ -146,7 +146,7 @@ def _check_set(
         raise _not_passed(run.cell.runtime, odd)
     rules = left_open(file, one, got, says.rtol, says.atol)
     if rules:
-        raise Unavailable(
+        raise NoVerdict(
             f"{one.name}: {found.text}, which ONNX leaves open: {'; '.join(RULES[name] for name in rules)}"
         )
     wrong = Stopped("compare", found.error, f"{one.name}: {found.text}", "runtime")
@@ -177,13 +177,11 @@ def _beyond_numpy(one: RecordedSet) -> list[str]:
     return sorted({dtype.name for dtype in dtypes if dtype.isbuiltin != 1 and dtype.names is None})
 
 
-def _not_passed(runtime: str, odd: Sequence[str]) -> Unavailable:
+def _not_passed(runtime: str, odd: Sequence[str]) -> NoVerdict:
     """Return that a difference shows nothing, as values of these types may be misread on the way to a runtime or
     back."""
     title = registry.named(runtime).title
-    return Unavailable(
-        f"{', '.join(odd)}: NumPy lacks it, and what is exchanged with {title} is not what was recorded"
-    )
+    return NoVerdict(f"{', '.join(odd)}: NumPy lacks it, and what is exchanged with {title} is not what was recorded")
 
 
 def _judged(
@@ -191,10 +189,10 @@ def _judged(
 ) -> Stopped:
     """Return the failure with who is at fault by what others give for the same inputs.
 
-    Raises Unavailable where nobody can say whether the recorded outputs are those of the model.
+    Raises NoVerdict where nobody can say whether the recorded outputs are those of the model.
     """
     if _trains(file, one):
-        raise Unavailable(f"{one.name}: Dropout in training draws random numbers, which no two runs have to share")
+        raise NoVerdict(f"{one.name}: Dropout in training draws random numbers, which no two runs have to share")
     answers: list[Witness] = []
     for name in WITNESSES:
         if name == run.cell.runtime or registry.absence(name) is not None:
@@ -212,7 +210,7 @@ def _judged(
         {kernels(one.runtime) for one in answers if one.answer == word} for word in ("agrees", "wrong", "otherwise")
     )
     if agreeing == {"onnx-reference"} and against - {own}:
-        raise Unavailable(
+        raise NoVerdict(
             f"{stop.reason}; {_titled(against - {own})} gives the same, and ONNX's evaluator alone what was "
             "recorded: it is open what the standard means"
         )
@@ -224,7 +222,7 @@ def _judged(
         )
         return blame(Stopped("declare", FOREIGN, text), Explanation("case", None, tuple(answers)))
     if otherwise:
-        raise Unavailable(
+        raise NoVerdict(
             f"nobody gives the recorded outputs: {stop.reason}; {_listed(answers)}: the model is random, leaves it "
             "open, or the data is another model's"
         )

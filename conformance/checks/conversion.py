@@ -7,7 +7,7 @@ import time
 from conformance.case.words import base_of
 from conformance.checks.models import CellRun
 from conformance.disk.onnx_models import serialized
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import NoVerdict, Stopped, Unavailable
 from conformance.export import graph
 from conformance.export.model_store import Store, Stored
 from conformance.precision import convert as conversion
@@ -50,7 +50,7 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
         finding = conversion.findings(result.told, stored.facts, result.facts)
         if finding is not None and refuse:
             if cell.case.says.onnx is not None and finding.reason.startswith(conversion.REFUSED):
-                raise Unavailable(f"the {precision} converter makes no valid model of the file: {finding.reason}")
+                raise NoVerdict(f"the {precision} converter makes no valid model of the file: {finding.reason}")
             raise finding
     return result
 
@@ -61,14 +61,14 @@ def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
     if stored.facts.sequences:
         run.prepared.see_lengths()
     if run.reference.listed is not None:
-        raise Unavailable(
+        raise NoVerdict(
             f"the output {stored.facts.sequences[0]} is a list whose length depends on the inputs, of which a "
             "converted model's noise is not measured"
         )
     if stored.facts.sequences and base_of(precision) == "fp16":
         text = f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes"
         if run.cell.case.says.onnx is not None:  # which nobody can write in another way
-            raise Unavailable(text)
+            raise NoVerdict(text)
         how = "return a tuple in place of a list, or say why with left_out:"
         raise Stopped("convert", "SequenceOutput", f"{text}; {how}", "case")
     try:

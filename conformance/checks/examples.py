@@ -17,7 +17,7 @@ from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.excuses import own_error
 from conformance.compare.tolerance import Comparison, Worst, failed, subjects
 from conformance.draw.draw import Draw, about
-from conformance.errors import Details, Stopped, Unavailable
+from conformance.errors import Details, NoVerdict, Stopped
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.records.details import left_open
 from conformance.records.explanation import Shows, add, blame, note, reconsider, unexplained
@@ -196,12 +196,12 @@ class Examples:
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
         if self._cell.check == "specials" and not self._specials_shown and not self._asked_for_specials():
-            raise Unavailable(f"{self._why_not_shown()}. specials: true would insist")
+            raise NoVerdict(f"{self._why_not_shown()}. specials: true would insist")
         self._note_undecided()
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             if says.is_drafted:
-                raise Unavailable(f"no example that was drawn shows whether the runtime is right: {weak}")
+                raise NoVerdict(f"no example that was drawn shows whether the runtime is right: {weak}")
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
             if self._explainer.is_put_off(stop):
                 raise unexplained(stop, known="case")
@@ -225,7 +225,7 @@ class Examples:
                 return
             if self._mostly_nothing() and not self._asked_for_specials():
                 draws = record.nothing + record.examples
-                raise Unavailable(
+                raise NoVerdict(
                     f"PyTorch's own outputs are mostly NaN in {record.nothing} of {draws} draws, and the others "
                     "would not show a wrong runtime. specials: true would insist"
                 )
@@ -236,20 +236,20 @@ class Examples:
         record.draw = draw
 
     def _note_undecided(self) -> None:
-        """Note how many examples nobody can judge; Unavailable where these are all that have no verdict."""
+        """Note how many examples nobody can judge; NoVerdict where these are all that have no verdict."""
         record, count = self._record, len(self._undecided)
         if count and not record.examples:
-            raise Unavailable(self._undecided[0])
+            raise NoVerdict(self._undecided[0])
         if count:
             text = f"{count} of {count + record.examples} examples have no verdict: {self._undecided[0]}"
             record.warnings = [*record.warnings, {"name": "reference", "error": "Undecided", "text": text}]
 
     def _note_vacuous(self, output: int, vacuous: Collection[int]) -> None:
-        """Note that outputs of a file show nothing, ``output`` first; Unavailable where none shows anything."""
+        """Note that outputs of a file show nothing, ``output`` first; NoVerdict where none shows anything."""
         assert self._verify.vacuity is not None
         reason = vacuous_failure(self._record, self._verify.vacuity, output).reason
         if len(vacuous) >= len(self._verify.vacuity):
-            raise Unavailable(f"{reason}: the values that were drawn do not show whether the runtime is right")
+            raise NoVerdict(f"{reason}: the values that were drawn do not show whether the runtime is right")
         warning: Warned = {"name": "vacuous", "error": "Vacuous", "text": reason}
         self._record.warnings = [*self._record.warnings, warning]
 

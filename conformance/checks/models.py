@@ -27,7 +27,7 @@ from conformance.depends.observed_dependencies import Observed
 from conformance.depends.results import Keeping, Results
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.shapes import boundary_sizes
-from conformance.errors import Stopped, Unavailable, Undecided, UserError, display_path, import_torch
+from conformance.errors import NoVerdict, Stopped, Unavailable, Undecided, UserError, display_path, import_torch
 from conformance.export import graph
 from conformance.export.answers import KeptAnswers, key_of
 from conformance.export.exporters import Exported, export
@@ -108,9 +108,10 @@ class CellRun:
             raise
         except Unavailable as reason:
             record.status, record.stage, record.reason = "skipped", reason.stage or stages.current, str(reason)
+            record.undecided = isinstance(reason, NoVerdict)
             raise
         except Undecided as stop:
-            record.status, record.stage, record.reason = "skipped", stop.stage, stop.reason
+            record.status, record.stage, record.reason, record.undecided = "skipped", stop.stage, stop.reason, True
             raise
         except Stopped as stop:
             fail(record, stop)

@@ -15,7 +15,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.compare.close import Limit, differs
 from conformance.compare.judges import Right, defaults_for
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import NoVerdict, Stopped, Unavailable
 from conformance.export.model_store import Stored
 from conformance.records.explanation import kernels
 from conformance.runtimes import registry
@@ -36,8 +36,8 @@ class SecondVoices:
         """True where another file is run than the one that says what is right: a difference may be its own."""
 
     def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
-        """Raise Unavailable for a failure with a file that accuses nobody: where the runtime says that it does not
-        support the file, or gives other values than the only one who computes it."""
+        """Raise for a failure with a file that accuses nobody: Unavailable where the runtime says that it does not
+        support the file, NoVerdict where it gives other values than the only one who computes it."""
         run = self._run
         if run.cell.case.says.onnx is None:
             return
@@ -51,15 +51,15 @@ class SecondVoices:
             self._check_unconverted(example, example.wanted)
 
     def _check_unconverted(self, example: Example, meaning: list[Array]) -> None:
-        """Raise Unavailable where ONNX Runtime, which computes what a converted model means, gives other values than
+        """Raise NoVerdict where ONNX Runtime, which computes what a converted model means, gives other values than
         ONNX's evaluator for the file itself: what the precision costs cannot be told of that then."""
         asked = ask(loss.LITERAL, self._model.file, self._run.libraries(), example.inputs)
         if asked.outputs is not None and _contradict(asked.outputs, meaning):
             text = "ONNX Runtime and ONNX's evaluator give other values for the file itself"
-            raise Unavailable(f"{text}, so that nobody knows the cost of {self._run.cell.precision}")
+            raise NoVerdict(f"{text}, so that nobody knows the cost of {self._run.cell.precision}")
 
     def _check_seconded(self, example: Example, stop: Stopped) -> None:
-        """Raise Unavailable where the only one who gives other values than a runtime is who says what is right, or
+        """Raise NoVerdict where the only one who gives other values than a runtime is who says what is right, or
         where the runtime is known to compute such models otherwise.
 
         One of the two is wrong, and nobody else shows which: a runtime is not accused by that alone.
@@ -68,7 +68,7 @@ class SecondVoices:
         entry = registry.named(runtime)
         own_way = entry.no_witness and registry.function(entry.no_witness)(self._model.file, example.inputs)
         if own_way:
-            raise Unavailable(f"{entry.title} gives no verdict here: {own_way}")
+            raise NoVerdict(f"{entry.title} gives no verdict here: {own_way}")
         reference = run.reference
         if reference.abstains is not None:
             itself = kernels(runtime) == "onnxruntime"  # which gives other values than without its optimizer
@@ -90,7 +90,7 @@ class SecondVoices:
         why = f": {reference.abstains}" if reference.abstains else ""
         if reference.oracle_missing and not reference.abstains:
             why = f"; nobody computes it in float64 ({reference.oracle_missing})"
-        raise Unavailable(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
+        raise NoVerdict(f"{entry.title} and {who} give other values ({stop.error}), {others}{why}")
 
     def _is_far_off(self, example: Example) -> bool:
         """Return whether the cell's runtime is far off by what another one computes in float32 of a file in float64:
@@ -109,7 +109,7 @@ class SecondVoices:
         return False
 
     def check_confirmed(self, example: Example) -> None:
-        """Raise Unavailable where ONNX Runtime both runs a file and says what it means, and nobody else gives the
+        """Raise NoVerdict where ONNX Runtime both runs a file and says what it means, and nobody else gives the
         same values: compared with itself, it shows that its optimizer is right, and nothing of its kernels.
 
         Raise Stopped where two others agree with each other on other values.
@@ -134,7 +134,7 @@ class SecondVoices:
             text = f"{others} give other values than ONNX Runtime, and the same as each other"
             raise Stopped("compare", "WrongValue", text, "runtime")
         said = f"{others} gives other values" if len(given) == 1 else "others give other values, each its own"
-        raise Unavailable(
+        raise NoVerdict(
             f"ONNX Runtime is compared with itself here ({reference.abstains}), "
             f"and {said if given else 'nobody else computes the file'}"
         )

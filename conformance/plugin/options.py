@@ -22,7 +22,7 @@ from conformance.runtimes import registry
 from conformance.worker import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from conformance.depends.results import Last
     from conformance.plan.catalogue import Selection
@@ -210,8 +210,8 @@ class Options:
             _, records = read_run(self.folder / self["reuse"])
         except (UserError, OSError) as error:
             raise pytest.UsageError(block(f"--reuse {error}")) from None
-        # a duration belongs to the run that measured it
-        sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
+        required = self.required()
+        sound = [record for record in records if may_stand(record, required)]
         return {record["fingerprint"]: json.dumps(record) for record in sound if record["fingerprint"]}
 
     def last_runs(self, cells: Iterable[Cell]) -> dict[str, Last]:
@@ -232,6 +232,15 @@ class Options:
         """The arguments of the command, of PYTEST_ADDOPTS and of pytest's settings, all of which may select cells."""
         standing = [*self.config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
         return [*standing, *(str(argument) for argument in self.config.invocation_params.args)]
+
+
+def may_stand(record: Mapping[str, Any], required: Collection[str]) -> bool:
+    """Return whether what an earlier run says of a cell may stand: that it is right, or wrong as declared; or that
+    what it ran shows neither, unless a verdict of its runtime is required."""
+    if record["status"] == "skipped":
+        return record.get("undecided", False) and record["runtime"] not in required
+    # a duration belongs to the run that measured it
+    return record["status"] in ("passed", "xfailed") and record["check"] != "latency"
 
 
 def _cores() -> int:

@@ -94,6 +94,8 @@ class Outcome:
     error: str | None = None
     reason: str | None = None
     """where it stopped, the name of the error, one line; null when passed"""
+    undecided: bool = False
+    """of a skipped cell: it ran, and what it ran shows neither right nor wrong; false where the host cannot run it"""
     observed: str | None = None
     """of a failure that is declared: what it failed with; `reason` is then what the declaration says"""
     declared: list[record_types.Declared] = field(default_factory=list)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.errors import Unavailable
+from conformance.errors import NoVerdict
 from conformance.runtimes.evaluator_operators import lacking_operators
 from conformance.runtimes.evaluator_rules import doubts, open_clip
 from conformance.runtimes.flattening import write_out
@@ -88,11 +88,11 @@ def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSessi
     import onnx
 
     if libraries:
-        raise Unavailable("onnx-reference cannot load custom-operator libraries")
+        raise NoVerdict("onnx-reference cannot load custom-operator libraries")
     loaded = onnx.load(model)
     misread = [str(doubt) for doubt in doubts(loaded) if doubt.misread]
     if misread:
-        raise Unavailable(f"ONNX's evaluator has no say on {', '.join(misread)}")
+        raise NoVerdict(f"ONNX's evaluator has no say on {', '.join(misread)}")
     yield ReferenceSession(loaded)
 
 

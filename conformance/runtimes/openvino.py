@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.errors import Unavailable
+from conformance.errors import NoVerdict
 from conformance.onnxgraph.reads import all_nodes, held
 from conformance.runtimes.evaluator_rules import open_clip
 from conformance.runtimes.flattening import old, write_out
@@ -43,7 +43,7 @@ _MOVES = {
 class OpenVinoSession:
     def __init__(self, model: Path, libraries: Sequence[str]) -> None:
         if libraries:
-            raise Unavailable("OpenVINO cannot load ONNX Runtime's custom-operator libraries")
+            raise NoVerdict("OpenVINO cannot load ONNX Runtime's custom-operator libraries")
         self._model = _compiled(model)
         # an input that is given back as it is has the name of the output; that of its node stays
         self._names = [{port.get_node().get_friendly_name(), *port.get_names()} for port in self._model.inputs]
@@ -57,7 +57,7 @@ class OpenVinoSession:
         nameless = iter([name for name in inputs if name not in found] if found.count(None) else [])
         chosen = [next(nameless, None) if name is None else name for name in found]
         if None in chosen:
-            raise Unavailable("OpenVINO has an input under another name, which cannot be given")
+            raise NoVerdict("OpenVINO has an input under another name, which cannot be given")
         feed = {place: np.asarray(inputs[str(name)], order="C") for place, name in enumerate(chosen)}
         results = self._model(feed, share_inputs=False, share_outputs=False)
         return [_typed(port, np.array(results[place])) for place, port in enumerate(self._model.outputs)]
