@@ -81,9 +81,10 @@ def _located(
     run.set_apart()
     run.reference.restore()
     told, search = locate(question(run, verify, stored, example))
-    if told.get("how") == "path":
+    if told.get("how") in ("path", "number or path"):
         # where that raises, the first call on the other way is all that is known
-        told |= or_else({}, lambda: _line_of(turn(run, example.inputs)))
+        line = or_else({}, lambda: _line_of(turn(run, example.inputs)))
+        told |= line | ({"how": "path"} if line else {})
     in_file = placed(run, told)
     if search is None or stop.fault != "exporter" or not run.settings.smallest:
         return in_file, None

@@ -68,7 +68,8 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     group.add(
         "reuse",
         metavar="RUN",
-        help="take over what passed, failed as declared or had no verdict in that run, where nothing it depends on has changed",
+        help="take over what passed, failed as declared or had no verdict in that run, "
+        "where nothing it depends on has changed",
     )
     group.add(
         "no-observe",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.records.details import details
-from conformance.records.findings import VALUES, Finding, Key, shows_less
+from conformance.records.findings import KEPT, VALUES, Finding, Key, shows_less
 from conformance.records.location import place_of, values_of
 from conformance.records.record import FLOAT64
 from conformance.records.sanitize import one_line, rule, visible
@@ -134,7 +134,7 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
     if record.get("compiled") and key.component in ("runtime", "case", "precision"):
         makes = f"the conversion to {key.which} makes what {runtime} does not take"
         return makes if key.component == "precision" else f"{runtime} does not take the model"
-    if key.component == "exporter" and (record.get("operator") or {}).get("how") in _KEPT:
+    if key.component == "exporter" and (record.get("operator") or {}).get("how") in KEPT:
         return f"{'an exporter' if both else exporter} keeps what it saw for one example"
     own = ", ".join(record.get("own_code") or ())
     if key.component == "exporter" and own:
@@ -160,8 +160,6 @@ def _is_file_alone(record: Mapping[str, Any]) -> bool:
     return str((record.get("source") or {}).get("file")).endswith(".onnx")
 
 
-_KEPT = ("constant", "path")
-"""The ways in which a capture goes wrong that records tensors only, and keeps Python's numbers and branches."""
 _OF_A_FILE = {
     "exporter": "the file is wrong",
     "reference": "ONNX's evaluator is wrong, or the file leaves it open",
@@ -193,8 +191,9 @@ def _of_operator(record: Mapping[str, Any], located: Mapping[str, Any]) -> str:
         "raises": f"the exporter stops at {name}",
         "crashes": f"the exporter's process ends at {name}",
         "refused": f"{made}, which onnx.checker refuses",
-        "constant": f"{name} is exported as the number that it had for the example",
-        "path": f"the export keeps one way of a branch that depends on values, at {name}",
+        "constant": f"an argument of {name} is exported as the value that it had for the example",
+        "path": f"the export keeps one way of a branch, or one length of a loop, at {name}",
+        "number or path": f"the export keeps a number, a branch or a loop as the example had it, at {name}",
         "stops": f"{made}, which cannot be computed",
         "shape": f"{made} with another shape",
         "dtype": f"{made} with another dtype",
@@ -300,7 +299,7 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
         *(conclusion(record) if not change else ()),  # a change that helps says more
         *guilty_passes(record.get("optimizer") or {}, record),
         *([f"a change that makes it right: {change}"] if change else []),
-        *([_TENSORS_ONLY] if located.get("how") in _KEPT and record.get("exporter") == "torchscript" else []),
+        *([_TENSORS_ONLY] if located.get("how") in KEPT and record.get("exporter") == "torchscript" else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
         *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
         *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),

@@ -189,10 +189,14 @@ def _folder(record: Mapping[str, Any]) -> str:
     return str(file or "").rpartition("/")[0]
 
 
+KEPT = ("constant", "path", "number or path")
+"""The ways in which a capture goes wrong that records tensors only, and keeps Python's numbers and branches."""
+
+
 def _captured(record: Mapping[str, Any]) -> Key | None:
     """The finding of a branch or a number that a capture froze, by its line, whichever operator shows it first."""
     told = record.get("operator") or {}
-    if not told.get("line") or told.get("how") not in ("path", "constant"):
+    if not told.get("line") or told.get("how") not in KEPT:
         return None
     at = beside(record, str(told["line"]))
     return Key("exporter", "", *(("branch", at, _BRANCH) if told["how"] == "path" else ("line", at, "values")))

@@ -161,6 +161,8 @@ def values_of(told: Mapping[str, Any]) -> Iterator[str]:
         yield "the module itself goes another way here while it is exported"
     elif how == "path":
         yield "captured where the module goes another way here"
+    elif how == "number or path":
+        yield f"captured with {got} for one input and left out for the other, as x * 1 and x + 0 are"
     else:
         yield f"its inputs agree; {_expression(told)}got {got}, wanted {wanted}{_share(told)}"
 

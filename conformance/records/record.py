@@ -205,8 +205,9 @@ class Explained:
     made the node), `passes` (of the exporter's own, without which the model stays right); `how`: value (`index` of
     the first element that differs, `got`, `wanted`, the `arguments` of that element, `differ`: how many of how many
     elements do), shape, dtype, stops (with `detail`), constant (it was captured with `got`, which here is `wanted`),
-    path (the module goes another way here), raises (the exporter stops at it; where that is in its passes, `passes`
-    alone are known), crashes (the exporter's process ends at it), refused (onnx.checker refuses its node); `inside`:
+    path (the module goes another way here), number or path (it is captured with `got` for one input and not for the
+    other, as `x * 1` is not), raises (the exporter stops at it; where that is in its passes, `passes` alone are
+    known), crashes (the exporter's process ends at it), refused (onnx.checker refuses its node); `inside`:
     the operator whose branch it is in; `untied`: operators just before it whose values the graph does not have;
     `place`: file (`line` is in one), call (no file has it; `call`: which of how many calls of that operator), node
     (alone it is known); `breaks`: the rule that its node breaks. `second`: what is still wrong where that operator

@@ -61,6 +61,10 @@ class Baked(torch.nn.Module):
         scale = 1 / math.sqrt(y.shape[1])
         x = torch.tanh(x) * scale
         return x + y.sum()
+class Counted(torch.nn.Module):
+    def forward(self, x, y):
+        x = torch.tanh(x) * int(y.shape[1])
+        return x + y.sum()
 class Shaped(torch.nn.Module):
     def forward(self, x, y):
         scale = y.sum(0).reshape([int(y.shape[1])]).sum()
@@ -157,6 +161,11 @@ LOCATED = {
         say(module_of("Baked", "n: 2..9"), TORCHSCRIPT),
         {"stage": "capture", "how": "constant", "operator": "aten.mul", **at("x = torch.tanh(x) * scale")},
         ("captured with {got:.9g}, which here is {wanted:.9g}",)),
+    "a number that tracing bakes in, and that is 1 here": Located(
+        say(module_of("Counted", "n: 1..9"), TORCHSCRIPT),
+        {"stage": "capture", "how": "number or path", "operator": "aten.mul",
+         **at("x = torch.tanh(x) * int(y.shape[1])")},
+        ("captured with {got:.9g} for one input and left out for the other, as x * 1 and x + 0 are",)),
     "a shape with which the graph cannot be computed": Located(
         say(module_of("Shaped", "n: 2..9"), TORCHSCRIPT),
         {"how": "constant", "operator": "aten.reshape", **at("scale = y.sum(0).reshape([int(y.shape[1])]).sum()")}),

@@ -225,10 +225,11 @@ def like(value: Any, got: Array) -> Any:
 
 
 def frozen(first: Program, second: Program) -> dict[str, Any] | None:
-    """The first operator that is another one, or is called with another constant, in the second program."""
-    for ours, theirs in zip(first.operators, second.operators, strict=False):
+    """Return the first operator that is another one, or is called with another constant, in the second program."""
+    for index, (ours, theirs) in enumerate(zip(first.operators, second.operators, strict=False)):
         if ours.operator != theirs.operator:
-            return _told(ours) | {"how": "path", "got": ours.operator, "wanted": theirs.operator}
+            kept = _kept_number(first.operators[index:], second.operators[index:])
+            return kept or _told(ours) | {"how": "path", "got": ours.operator, "wanted": theirs.operator}
         for got, wanted in zip(ours.constants, theirs.constants, strict=False):
             if got != wanted:
                 return _told(ours) | {"how": "constant", "got": _plain(got), "wanted": _plain(wanted)}
@@ -237,9 +238,24 @@ def frozen(first: Program, second: Program) -> dict[str, Any] | None:
             if left is not None and right is not None and (left.shape != right.shape or (left != right).any()):
                 return _told(ours) | {"how": "constant", **_elements(left, right)}
     shorter, longer = sorted((first.operators, second.operators), key=len)
-    if len(shorter) == len(longer):
-        return None
-    return _told(longer[len(shorter)]) | {"how": "path"}
+    rest = longer[len(shorter) :]
+    return (_kept_number(rest, []) or _told(rest[0]) | {"how": "path"}) if rest else None
+
+
+_LEFT_OUT = {"aten.mul": 1, "aten.div": 1, "aten.pow": 1, "aten.add": 0, "aten.sub": 0}
+"""By operator the number with which PyTorch captures no call of it."""
+
+
+def _kept_number(ours: Sequence[Operator], theirs: Sequence[Operator]) -> dict[str, Any] | None:
+    """Return the call that one of two programs has more than the other, as where ``x * n`` was captured with 3 and
+    here is ``x * 1``; a branch or a loop may leave it out too. None where they differ in more."""
+    for present, others in ((ours, theirs), (theirs, ours)):
+        names = [operator.operator for operator in present]
+        if names[:1] and names[0] in _LEFT_OUT and names[1:] == [operator.operator for operator in others]:
+            number = next((one for one in present[0].constants if type(one) in (int, float)), None)
+            if number is not None and number != _LEFT_OUT[names[0]]:
+                return _told(present[0]) | {"how": "number or path", "got": number}
+    return None
 
 
 def _told(operator: Operator) -> dict[str, Any]:
