@@ -59,6 +59,8 @@ def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
 @pytest.mark.parametrize("record, who, what", [
     ({"fault": "exporter", "exporter": "dynamo", "operator": LOCATED},
      "the dynamo exporter is wrong", "other values"),
+    ({"fault": "exporter", "exporter": "dynamo", "stage": "export", "operator": {**LOCATED, "how": "raises"}},
+     "the dynamo exporter does not export the module", "the exporter stops at aten.index_add"),
     ({"fault": "exporter", "own_code": ["mods.f for aten::index_add"], "operator": LOCATED},
      "the case's own mods.f for aten::index_add is wrong", "aten.index_add is exported"),
     ({"fault": "exporter", "own_code": ["mods.f for aten::sin"], "operator": LOCATED},

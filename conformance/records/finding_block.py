@@ -141,8 +141,10 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
         operator = str((record.get("operator") or {}).get("operator"))
         known = operator in own.replace("::", ".")
         return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
+    wrong = "both exporters are wrong" if both else f"{exporter} is wrong"
+    stops = "neither exporter exports the module" if both else f"{exporter} does not export the module"
     words = {
-        "exporter": "both exporters are wrong" if both else f"{exporter} is wrong",
+        "exporter": stops if record.get("stage") == "export" else wrong,
         "runtime": f"{runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
@@ -364,11 +366,8 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
     opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
-    ran = dict.fromkeys(
-        f"{title(str(cell['runtime']), brief=True)} {cell['precision']}"
-        for cell in cells
-        if cell.get("runtime") is not None
-    )
+    on_runtimes = (cell for cell in cells if cell.get("runtime") is not None)
+    ran = dict.fromkeys(f"{title(str(cell['runtime']), brief=True)} {cell['precision']}" for cell in on_runtimes)
     checks = dict.fromkeys(_CHECKS.get(str(cell["check"]), str(cell["check"])) for cell in cells)
     runs = f": {', '.join(ran)}" if ran else ""
     return f"{case}, {exporter}, opset {opsets}{runs} ({', '.join(checks)})"
