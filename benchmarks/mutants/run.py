@@ -29,6 +29,7 @@ EACH = 6
 VARIANTS = 2
 """Of a case with ``vary``, so many are taken for each exporter; else deformable convolution would be a quarter."""
 LARGE = ("classifier", "swin_t")
+NETWORKS = ROOT / "cases" / "networks"
 """Whole networks, of which only the smallest is taken: a cell of the others runs for ten seconds and more."""
 SMALLEST = "mobilenet_v3_small"
 QUICK = ("softmax",)
@@ -102,7 +103,8 @@ def cells(quick: bool) -> list[tuple[Cell, Cell | None]]:
     groups: dict[tuple[str, str], list[tuple[Cell, Cell | None]]] = {}
     for case in (case for file in case_files([ROOT / "cases"]) for case in load(file)):
         name = case.name.split("-")[0]
-        if (quick and name not in QUICK) or (name.startswith(LARGE) and SMALLEST not in case.name):
+        large = name.startswith(LARGE) or NETWORKS in case.file.parents
+        if (quick and name not in QUICK) or (large and SMALLEST not in case.name):
             continue
         of_case = [one for one in plan(case) if one.runtime == "onnxruntime" and not one.converted]
         for exporter in sorted({one.exporter for one in of_case}):

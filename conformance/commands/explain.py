@@ -106,14 +106,15 @@ def _says(record: Mapping[str, Any]) -> str | None:
 
 
 def _cell(record: Mapping[str, Any]) -> Cell | None:
-    """The cell of a record, as its case file declares it now; None where there is no such cell."""
-    from conformance.case.case_file import load
+    """Return the cell of a record, as its case file declares it now; None where there is no such cell."""
+    from conformance.case.case_file import read
     from conformance.errors import CaseFileError
     from conformance.plan.catalogue import cells_of
 
     file = Path(str(record["source"].get("file") or "."))
+    sound, _ = read(file)
     try:
-        return next((cell for cell in cells_of(file, load(file)) if cell.id == record["id"]), None)
+        return next((cell for cell in cells_of(file, sound) if cell.id == record["id"]), None)
     except (CaseFileError, OSError):
         return None
 

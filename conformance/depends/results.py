@@ -119,13 +119,15 @@ class Last:
             return cls(None)
 
     def differences(self, says: str | None, conditions: Mapping[str, str], conditions_hash: str) -> Iterator[str]:
-        """Yield what is not as it was, besides what was observed."""
+        """Yield what is not as it was, besides what was observed; ``says`` is None where there is no case now."""
         if self.observed is None:
             yield "what its last run used is not known"
             return
         if self.conditions != conditions_hash:
             yield from list(changes(self.were, conditions) if self.were else ()) or [UNKNOWN]
-        if self.says != says:
+        if says is None:
+            yield "the case is gone, or its file has a mistake there"
+        elif self.says != says:
             yield "what the case says changed since its last run"
 
 

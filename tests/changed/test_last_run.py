@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conformance.commands import explain
 from conformance.depends.changed import changed_since
 from conformance.depends.fingerprint import OWN_CODE, PROCESSOR, UNKNOWN, conditions, conditions_hash, says
 from conformance.depends.observed_dependencies import Now, Observed
@@ -125,3 +126,24 @@ def test_whole_runs_select_and_explain_what_changed_around_a_cell(repository):
     assert "what the case says changed since its last run" in told.text
     explained = run_command(repository, "explain", "export*")
     assert "what the case says changed since its last run" in explained.text
+
+    edit(repository / "cases" / "plain.yaml", "module:", "modlue:")
+    explained = run_command(repository, "explain", "export*")
+    assert "the case is gone, or its file has a mistake there" in explained.text
+
+
+BOTH = """
+one: {about: first, forward: torch.sin(x), inputs: {x: "float32[3]"}, export: {torchscript: [17]}}
+two: {about: second, forward: x * 2, inputs: {x: "float32[3]"}, export: {torchscript: [17]}}
+"""
+
+
+def test_a_mistake_in_another_case_of_the_file_is_no_change_of_this_one(tmp_path):
+    file = tmp_path / "cases.yaml"
+    file.write_text(BOTH)
+    record = {"id": "export[one-torchscript-op17]", "source": {"file": str(file)}}
+    before = explain._says(record)
+    file.write_text(BOTH.replace("forward: x * 2", "froward: x * 2"))
+    assert explain._says(record) == before is not None
+    file.write_text(BOTH.replace("torch.sin", "torch.cos"))
+    assert explain._says(record) not in (None, before)
