@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.kit.cases import PASSED, case_of, say, verdict, with_symbolic
+from tests.kit.cases import PASSED, case_of, module_of, say, verdict, with_symbolic
 from tests.kit.modules import RELU_WITHOUT_NAN
 from tests.kit.runtimes import ANY_OPTIMIZER, stopping_runtime, wrong_runtime
 
@@ -103,3 +103,27 @@ def test_a_declared_failure_of_the_evaluator_stays_declared(bench):
     entry = "{when: {runtime: onnx-reference}, stage: run, error: IndexError, because: a test}"
     with stopping_runtime(STOPS, "onnx-reference"):
         assert bench.run(say(NEGATED, f"fails: [{entry}]"), runtime="onnx-reference").status == "xfailed"
+
+
+REFUSES = """
+import torch
+class Refuses(torch.nn.Module):
+    def forward(self, x):
+        if not torch.jit.is_tracing() and torch.{refused}(x).any():
+            raise ValueError("not these")
+        return torch.relu(x) * 2
+"""
+
+
+@pytest.mark.parametrize("refused, status, verified", [("isnan", "skipped", 0), ("isinf", "passed", 1)])
+def test_values_for_which_pytorch_raises_have_no_verdict_unless_the_case_asks_for_them(
+    bench, refused, status, verified
+):
+    body, module = module_of("Refuses"), REFUSES.format(refused=refused)
+    record = bench.run(body, module, check="specials")
+    assert record.status == status and (record.examples > 0) == verified, record.reason
+    told = [record.reason, *(warning["text"] for warning in record.warnings)]
+    assert any("PyTorch itself raises at x" in str(text) for text in told), told
+    assert record.undecided == (status == "skipped")
+    insisted = bench.run(say(body, "specials: true"), module, check="specials")
+    assert verdict(insisted) == ("failed", "declare", "ValueError", "case")

@@ -18,7 +18,15 @@ from conformance.compare.excuses import own_error
 from conformance.compare.tolerance import Comparison, Worst, failed, subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Details, NoVerdict, Stopped
-from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
+from conformance.plan.expected import (
+    apart,
+    declared,
+    expectations,
+    has_specials_by_default,
+    on_host,
+    owed,
+    shows,
+)
 from conformance.records.details import left_open
 from conformance.records.explanation import Shows, add, blame, note, reconsider, unexplained
 from conformance.records.record import FLOAT64, Witness
@@ -195,7 +203,7 @@ class Examples:
         """Stopped where the examples prove nothing: none verified anything, or wrong outputs would pass all."""
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
-        if self._cell.check == "specials" and not self._specials_shown and not self._asked_for_specials():
+        if self._cell.check == "specials" and not self._specials_shown and has_specials_by_default(self._cell):
             raise NoVerdict(f"{self._why_not_shown()}. specials: true would insist")
         self._note_undecided()
         if not record.examples:
@@ -223,7 +231,7 @@ class Examples:
                 self._note_vacuous(output, self._verify.vacuity.findings().keys() - excused)
                 record.draw = draw
                 return
-            if self._mostly_nothing() and not self._asked_for_specials():
+            if self._mostly_nothing() and has_specials_by_default(self._cell):
                 draws = record.nothing + record.examples
                 raise NoVerdict(
                     f"PyTorch's own outputs are mostly NaN in {record.nothing} of {draws} draws, and the others "
@@ -255,6 +263,8 @@ class Examples:
 
     def _why_not_shown(self) -> str:
         """Say why no draw of specials verified anything."""
+        if self._undecided:  # PyTorch itself raises
+            return self._undecided[0]
         if self._record.left_open:
             return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record.as_dict()))}"
         return "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"
@@ -264,10 +274,6 @@ class Examples:
         open."""
         record = self._record
         return self._cell.check == "specials" and record.nothing + record.ill_conditioned > record.examples
-
-    def _asked_for_specials(self) -> bool:
-        """Return whether the case itself says something of specials, or declares how they fail."""
-        return "specials" in self._cell.case.says.model_fields_set or bool(self._apart)
 
     def _advice(self, stop: Stopped, output: int, vacuous: Collection[int]) -> Details:
         """Return what a vacuous output is like, and what to try first."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,12 @@ from conformance.compare.compared_values import Reading
 from conformance.compare.judges import Judge, Right, Tolerances
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst
 from conformance.draw.draw import Draw, Maker
-from conformance.errors import Stopped
+from conformance.errors import Stopped, Undecided
 from conformance.export.answers import KeptAnswers
 from conformance.export.output_layout import names_of_tensor
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
+from conformance.plan.expected import has_specials_by_default
 from conformance.records.record import Record
 from conformance.records.spent import Spending
 from conformance.runtimes import Session
@@ -176,7 +177,18 @@ class Verifier(Comparer):
         if self._first is not None and inputs is self._first[1]:
             (_, _, wanted), self._first = self._first, None
             return wanted
-        return self.reference.afresh(inputs)
+        with self._undecided_for_specials():
+            return self.reference.afresh(inputs)
+
+    @contextmanager
+    def _undecided_for_specials(self, more: str = "") -> Iterator[None]:
+        """Raise Undecided where PyTorch itself raises for NaN or infinities that the case does not ask for."""
+        try:
+            yield
+        except Stopped as stop:
+            if stop.stage == "declare" and has_specials_by_default(self.cell) and not self.expects(stop):
+                raise Undecided(stop.stage, stop.error, f"{stop.reason}{more}") from stop
+            raise
 
     def of_pytorch(self, example: Example) -> list[Array]:
         """PyTorch's outputs in float32, whatever the example is compared with."""
@@ -321,7 +333,7 @@ class Verifier(Comparer):
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()
-        with Spending(self._seconds, "reference"):
+        with Spending(self._seconds, "reference"), self._undecided_for_specials(". specials: true would insist"):
             outputs = self.reference.once(inputs)
         self._first = draw, inputs, outputs
         return outputs

@@ -103,6 +103,12 @@ def apart(cell: Cell) -> list[Fails]:
     ]
 
 
+def has_specials_by_default(cell: Cell) -> bool:
+    """Return whether a cell is of NaN and infinities that the case does not ask for, and of which it declares no draw
+    to fail: what PyTorch itself does not compute then is no mistake of the case."""
+    return cell.check == "specials" and "specials" not in cell.case.says.model_fields_set and not apart(cell)
+
+
 def owed(entry: Fails, cell: Cell) -> bool:
     """Return whether the failure has to show in this cell.
 
