@@ -190,3 +190,12 @@ def test_that_calls_change_the_module_stands_as_evidence_beside_what_the_exporte
         "calling the module changes calls, and an exported model keeps no state",
         "the exporter warned: Removing mutation from node aten::add_",
     )
+
+
+def test_a_table_in_a_reason_keeps_its_lines():
+    reason = "the inputs differ:\n  a.onnx  b.onnx\n  x       no match\ngive them the same names"
+    made = block({"fault": "case", "stage": "declare", "error": "OtherInterface", "reason": reason})
+    assert made.what == "the inputs differ:"
+    assert dict(made.rows)["to do"] == ("  a.onnx  b.onnx", "  x       no match", "give them the same names")
+    printed = [*lines(made, 1, 1, 60)]
+    assert any(line.endswith("  a.onnx  b.onnx") for line in printed)

@@ -180,7 +180,8 @@ def _what(record: Mapping[str, Any], key: Key) -> str:
         return f"{node['operator']} computes other values than its inputs ask for"
     if node.get("how") == "refused":
         return f"{node['operator']} is refused: {node.get('why')}"
-    return _reason(record)
+    said = _reason(record)
+    return said.partition("\n")[0] if key.component in _OWN_SAYING else said
 
 
 def _of_operator(record: Mapping[str, Any], located: Mapping[str, Any]) -> str:
@@ -349,7 +350,8 @@ def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
     if key.component not in _OWN_SAYING:
         return ()
     known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}
-    return tuple(line for line in details(record) if line not in known and not line.startswith("warning: "))
+    told = (line for line in details(record) if line not in known and not line.startswith("warning: "))
+    return (*str(record.get("reason") or "").splitlines()[1:], *told)
 
 
 def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
