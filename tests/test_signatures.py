@@ -103,3 +103,9 @@ def test_what_torch_refuses_of_the_module_is_still_the_exporters(bench, forward)
     body = case_of(forward, "trace: {n: 4}", DYNAMO, dims="n: 1..4", x="[n, 2]")
     record = bench.run(body, check="export")
     assert (record.stage, record.fault) == ("export", "exporter")
+
+
+def test_an_input_that_forward_takes_by_keyword_only_is_told_with_how_to_pass_it(bench):
+    record = bench.run(say("module: beside.Both", POSITIONAL, TORCHSCRIPT), PYTHON, check="export")
+    assert verdict(record) == ("failed", "declare", "TypeError", "case")
+    assert "is given as b: {type: ..., as: b}" in str(record.reason) and "c: {type" not in str(record.reason)

@@ -118,7 +118,8 @@ class ModuleReference(Reference):
                 result = self.module(*positional, **keywords)
             except (Exception, SystemExit) as error:  # of the user's module, and all of it is in the Stopped
                 shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
-                text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
+                said = f"{describe(error, self.folder.path)}{self.passing.advice()}"
+                text = f"PyTorch itself raises at {shapes}: {said}"
                 raise Stopped("declare", type(error).__name__, text, "case") from error
             for tensor in (*positional, *keywords.values()):
                 if tensor._version:

@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.arrays import Array
 from conformance.case.inputs import Input
+from conformance.errors import or_else
 
 
 class Passing:
@@ -58,6 +59,13 @@ class Passing:
     def signature(self) -> inspect.Signature:
         """The signature of forward, through its decorators; TypeError or ValueError where it has none."""
         return inspect.signature(self._module.forward)
+
+    def advice(self) -> str:
+        """Say how inputs are passed that forward takes by keyword only; empty where none is passed by position."""
+        parameters = or_else(inspect.Signature(), self.signature).parameters
+        only = [name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+        named = [f"{name}: {{type: ..., as: {name}}}" for name in only if name in self._by_position]
+        return f"; what forward takes by keyword only is given as {' and '.join(named)}" if named else ""
 
     def in_graph(self) -> list[str]:
         """The names of the inputs in the order that they have in the graph, which is that of ``passed``."""
