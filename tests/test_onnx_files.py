@@ -75,6 +75,13 @@ def test_a_case_says_no_more_than_the_name_of_the_file(tmp_path):
         assert -7 <= rows.min() <= rows.max() < 7, "indices stay within the table"
 
 
+def test_indices_along_an_axis_counted_from_the_end_stay_on_it(tmp_path):
+    text = "net (float[3, 7, 2] x, int64[9] i) => (float[3, 7, 9] y) { y = Gather <axis = -1> (x, i) }"
+    (case,) = {cell.case.name: cell.case for cell in cells(tmp_path, net=model_of(text))}.values()
+    drawn = [Maker(case, lambda _: None)(Draw({}, "plain", seed))["i"] for seed in range(8)]
+    assert {*np.concatenate(drawn)} == {-2, -1, 0, 1}
+
+
 def test_what_the_case_says_itself_goes_before(tmp_path):
     x = "{type: 'float32[batch, seq, 6]', values: {uniform: {low: 0, high: 1}}}"
     body = f"{NET}  dims: {{batch: 2..3}}\n  inputs: {{x: {x}}}\n"

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from conformance.arrays import in_dtype_of, same
 from conformance.case.case_file import load
 from conformance.cli import main
 from conformance.draw.draw import Draw, Maker
@@ -216,3 +217,9 @@ def test_no_texts_that_openvino_gives_are_texts():
     """Its binding gives floats for them."""
     port = SimpleNamespace(get_element_type=lambda: SimpleNamespace(get_type_name=lambda: "string"))
     assert openvino._typed(port, np.zeros((0, 3))).dtype.kind == "U"
+
+
+def test_a_longer_text_of_a_witness_is_another_one():
+    right, longer = np.array(["ab"]), np.array(["abc"])
+    assert not same([in_dtype_of(right, longer)], [right]) and same([in_dtype_of(longer, right)], [right])
+    assert in_dtype_of(np.float32([1]), np.float64([2])).dtype == np.float32

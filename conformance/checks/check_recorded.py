@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from conformance.arrays import Array
 from conformance.case.onnx_header import header
 from conformance.case.recording import Recorded
 from conformance.checks.models import CellRun
-from conformance.checks.open_recorded import left_open
+from conformance.checks.open_recorded import OpenValues, open_values
 from conformance.compare.recorded_values import difference, named_tensors
 from conformance.disk.onnx_models import serialized
 from conformance.disk.recorded_data import RecordedSet, read_recorded, shortened
@@ -144,13 +144,13 @@ def _check_set(
         return
     if odd:
         raise _not_passed(run.cell.runtime, odd)
-    rules = left_open(file, one, got, says.rtol, says.atol)
-    if rules:
+    known = open_values(file, one)
+    if known is not None and difference(got, known.settled(one, got), says.rtol, says.atol) is None:
         raise NoVerdict(
-            f"{one.name}: {found.text}, which ONNX leaves open: {'; '.join(RULES[name] for name in rules)}"
+            f"{one.name}: {found.text}, which ONNX leaves open: {'; '.join(RULES[name] for name in known.rules)}"
         )
     wrong = Stopped("compare", found.error, f"{one.name}: {found.text}", "runtime")
-    raise _judged(run, says, file, one, wrong, got)
+    raise _judged(run, says, file, one, wrong, got, known)
 
 
 def _carried(one: RecordedSet) -> RecordedSet:
@@ -185,9 +185,11 @@ def _not_passed(runtime: str, odd: Sequence[str]) -> NoVerdict:
 
 
 def _judged(
-    run: CellRun, says: Recorded, file: Path, one: RecordedSet, stop: Stopped, got: Sequence[Array] | None
-) -> Stopped:
-    """Return the failure with who is at fault by what others give for the same inputs.
+    run: CellRun, says: Recorded, file: Path, one: RecordedSet, stop: Stopped, got: Sequence[Array] | None,
+    known: OpenValues | None = None,
+) -> Stopped:  # fmt: skip
+    """Return the failure with who is at fault by what others give for the same inputs, but for what ONNX leaves open
+    of it (``known``).
 
     Raises NoVerdict where nobody can say whether the recorded outputs are those of the model.
     """
@@ -200,10 +202,11 @@ def _judged(
         given = attempt(partial(_outputs, name, file, one))
         if isinstance(given, Exception):
             answers.append(Witness(name, "abstains", reason=summarize(given)))
-        elif difference(given, one.outputs, says.rtol, says.atol) is None:
+        elif difference(given, _right(one, given, known), says.rtol, says.atol) is None:
             answers.append(Witness(name, "agrees"))
         else:
-            alike = got is not None and difference(got, _named(given, one), says.rtol, says.atol) is None
+            same = _right(replace(one, outputs=_named(given, one)), got or (), known)
+            alike = got is not None and difference(got, same, says.rtol, says.atol) is None
             answers.append(Witness(name, "wrong" if alike else "otherwise"))
     own = kernels(run.cell.runtime or "")
     agreeing, against, otherwise = (
@@ -227,6 +230,11 @@ def _judged(
             "open, or the data is another model's"
         )
     return blame(stop, Explanation(None, None, tuple(answers)))
+
+
+def _right(one: RecordedSet, got: Sequence[Array], known: OpenValues | None) -> Mapping[str, Any]:
+    """Return the recorded outputs that outputs are compared with: where ONNX leaves values open, any are right."""
+    return one.outputs if known is None else known.settled(one, got)
 
 
 def _trains(file: Path, one: RecordedSet) -> bool:

@@ -6,14 +6,16 @@ defines (``export.undefined_file``): an output that changes with them is not rig
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from conformance.arrays import Array
 from conformance.compare.close import distances
-from conformance.compare.recorded_values import difference, named_tensors
+from conformance.compare.recorded_values import named_tensors
 from conformance.disk.recorded_data import RecordedSet
 from conformance.errors import or_else
 from conformance.export.float64_model import load
@@ -23,28 +25,46 @@ _SEEDS = range(3)
 """Other values that are tried: a large one, zero and a small one."""
 
 
-def left_open(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, atol: float) -> list[str]:
-    """Return the names of the rules by which the outputs may be unlike the recorded ones, where all that differ are
-    open; an empty list where some are not, or where ONNX's evaluator does not compute the file."""
-    return or_else([], lambda: _rules(file, one, got, rtol, atol))
+@dataclass(frozen=True)
+class OpenValues:
+    """The values of a set's outputs that ONNX leaves open."""
+
+    rules: tuple[str, ...]
+    """The names of the rules by which they are."""
+    marks: tuple[Array, ...]
+    """By output an array of its shape, true where a value is open."""
+
+    def settled(self, one: RecordedSet, got: Sequence[Any]) -> Mapping[str, Any]:
+        """Return the recorded outputs with those of ``got`` where they are open; all recorded ones where ``got`` has
+        other shapes."""
+        return or_else(one.outputs, lambda: dict(self._settled(one, got)))
+
+    def _settled(self, one: RecordedSet, got: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        for (name, right), mark, own in zip(named_tensors(one.outputs), self.marks, got, strict=True):
+            right = np.asarray(right)
+            if np.shape(own) != right.shape:
+                raise ValueError(f"{name} has another shape")
+            yield name, np.where(mark, own, right).astype(right.dtype)
 
 
-def _rules(file: Path, one: RecordedSet, got: Sequence[Any], rtol: float, atol: float) -> list[str]:
-    session, wanted = OpenSession(load(file)), dict(named_tensors(one.outputs))
+def open_values(file: Path, one: RecordedSet) -> OpenValues | None:
+    """Return what ONNX leaves open of a set's outputs; None where that is nothing, or where ONNX's evaluator does not
+    compute the file."""
+    return or_else(None, lambda: _open_values(file, one))
+
+
+def _open_values(file: Path, one: RecordedSet) -> OpenValues | None:
+    session = OpenSession(load(file))
     inputs = {name: np.asarray(value) for name, value in one.inputs.items()}
     with UndefinedInFile(session, None) as met:
         plain = session.run(inputs)
-    if not met.rules or len(plain) != len(wanted):
-        return []
+    if not met.rules:
+        return None
     marks = [np.zeros(array.shape, bool) for array in plain]
     for seed in _SEEDS:
         with UndefinedInFile(session, seed):
             outputs = session.run(inputs)
         if [array.shape for array in outputs] != [array.shape for array in plain]:
-            return []
+            return None
         marks = [mark | (distances(a, b) > 0) for mark, a, b in zip(marks, outputs, plain, strict=True)]
-    settled = {}
-    for (name, right), mark, own in zip(wanted.items(), marks, got, strict=True):
-        right = np.asarray(right)
-        settled[name] = np.where(mark, own, right).astype(right.dtype)
-    return sorted(met.rules) if difference(got, settled, rtol, atol) is None else []
+    return OpenValues(tuple(sorted(met.rules)), tuple(marks))

@@ -7,6 +7,7 @@ from onnx import numpy_helper
 
 from benchmarks.culprits.planting import exported
 from conformance.align.operators.captured_program import Operator, Program
+from conformance.align.operators.forced import steps
 from conformance.align.operators.losses import largest, losses
 from conformance.align.operators.torchscript import module_of
 from tests.align.support import Trial, first, of_module, parting, said
@@ -136,6 +137,16 @@ def test_the_loss_of_a_value_counts_from_the_worst_of_those_that_it_is_computed_
     found = losses(program, [], got, (), "int8")
     worst = largest(found)
     assert worst is not None and worst.tensor == "a" and [loss.drop > 2 for loss in found] == [True, False, False]
+
+
+@pytest.mark.parametrize("operator, compared", [("empty", False), ("new_empty", False), ("zeros", True)])
+def test_what_nobody_has_written_is_not_compared(operator, compared):
+    right = np.float32([1, 2])
+    made = Operator("a", f"aten.{operator}", (), ("a",), lambda values: (torch_of(right),))
+    read = Operator("y", "aten.fill", ("a",), ("y",), lambda values: (torch_of(right),))
+    program = Program([made, read], ["y"], {}, [], {"a": ["a"], "y": ["y"]})
+    first, last = steps(program, [], {"a": right + 7, "y": right})
+    assert (first.parting is not None) == compared and last.parting is None
 
 
 def torch_of(array: np.ndarray) -> object:
