@@ -312,18 +312,22 @@ class Search:
     def _taken_out(
         self, parting: Parting, model: ModelProto, program: Program
     ) -> tuple[Operator, dict[str, Any]] | None:
-        """The operator before one that parts whose node the exporter's passes have taken out, with that node, where
-        the node of the one that parts is what it was: then it is wrong for what it is given."""
+        """Return the operator before one that parts whose node the exporter's passes have taken out, with that node:
+        the node of the one that parts is what it was, but for that input, and so it is wrong for what it is given."""
         raw = Graph(self.exhibit.raw) if self.exhibit.raw is not None else None
         node = Graph(model).node_of(parting.tensor)
         own = [one for one in parting.untied if one.inputs and not one.plumbing]  # others are constants, and folded
         if raw is None or node is None or not own:
             return None
-        as_it_was = any(one.name == node.name and (one.op_type, [*one.attribute]) == (node.op_type, [*node.attribute])
-                        for one in raw.nodes)  # fmt: skip
+        before = next((one for one in raw.nodes if one.name == node.name and one.op_type == node.op_type
+                       and [*one.attribute] == [*node.attribute]), None)  # fmt: skip
         made = next((found for tensor in program.ties.get(own[-1].name, ()) if tensor is not None
                      and (found := raw.node_of(tensor)) is not None), None)  # fmt: skip
-        if not as_it_was or made is None:
+        if before is None or made is None:
+            return None
+        kept = {*filter(None, made.output)} & {*node.input} or not {*filter(None, made.output)} & {*before.input}
+        changed = [(was, now) for was, now in itertools.zip_longest(before.input, node.input) if was != now]
+        if kept or any(was not in made.output for was, _ in changed):
             return None
         return own[-1], {"node": made.name, "type": operator_of(made), "tensor": next(filter(None, made.output))}
 
