@@ -325,9 +325,8 @@ class Search:
                      and (found := raw.node_of(tensor)) is not None), None)  # fmt: skip
         if before is None or made is None:
             return None
-        kept = {*filter(None, made.output)} & {*node.input} or not {*filter(None, made.output)} & {*before.input}
-        changed = [(was, now) for was, now in itertools.zip_longest(before.input, node.input) if was != now]
-        if kept or any(was not in made.output for was, _ in changed):
+        changed = [was for was, now in itertools.zip_longest(before.input, node.input) if was != now]
+        if not changed or any(was not in made.output for was in changed):
             return None
         return own[-1], {"node": made.name, "type": operator_of(made), "tensor": next(filter(None, made.output))}
 
