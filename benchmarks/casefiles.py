@@ -17,7 +17,6 @@ first:
   tags: [R1, "two words"]
   forward: torch.asinh(x) + y * a
   with: {a: 3, kind: "torch.int32", nothing: null}
-  unused: [i, p, m, e, c]
   inputs:
     x: float32[batch, 2*n]
     y: {type: "float32[batch, 1]", values: {uniform: {low: -3, high: 3.5}}}

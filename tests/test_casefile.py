@@ -68,15 +68,6 @@ def test_a_mistake_in_outputs_is_reported_at_their_line(tmp_path, outputs, messa
     assert line == 6 and message in said
 
 
-def test_an_input_that_an_expression_does_not_use_is_a_mistake_where_the_graph_would_lack_it(tmp_path):
-    more, said = 'inputs: {x: "float32[n]", y: "float32[n]"}', "forward does not use it, and the graph would lack it"
-    text = BODY.replace('inputs: {x: "float32[n]"}', more) + "  export: {%s: [18]}\n"
-    (problem,) = problems_of(tmp_path, text % "torchscript")
-    assert problem.line == 5 and said in problem.message
-    assert not problems_of(tmp_path, text % "torchscript" + "  unused: [y]\n")
-    assert not problems_of(tmp_path, text % "dynamo"), "which keeps it"
-
-
 def test_all_mistakes_of_a_file_are_told_at_once_in_its_order(tmp_path):
     text = BODY.replace("float32", "flaot32") + "  tag: x\n" + BODY.replace("one", "two").replace("1..4", "4..1")
     found = problems_of(tmp_path, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,7 +37,6 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
         for name in names:
             if name not in says.inputs:
                 yield (key,), f"there is no input {shown(name)}{did_you_mean(name, says.inputs)}"
-    yield from _unused_inputs(says)
     for name in says.specials or ():
         if name not in says.inputs:
             yield ("specials",), f"there is no input {shown(name)}{did_you_mean(name, says.inputs)}"
@@ -73,19 +71,6 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
             if word not in says.vary:
                 where = ("fails", index, "when", "with")
                 yield where, f"vary has no {shown(word)}{did_you_mean(word, says.vary)}"
-
-
-def _unused_inputs(says: Declaration) -> Iterator[Mistake]:
-    """Find inputs that an expression does not mention, and that the TorchScript exporter would leave out."""
-    if says.forward is None or says.export.torchscript is None:
-        return
-    words = set(re.findall(r"\w+", says.forward))
-    for name, declared in says.inputs.items():
-        if (declared.as_ or name.replace(".", "_")) not in words and name not in says.unused:
-            yield (
-                ("inputs", name),
-                "forward does not use it, and the graph would lack it; take it out, or name it in unused",
-            )
 
 
 _OF_MODULES = ("given", "submodule", "script", "mode", "weights", "prepare", "call", "clones", "unused", "returns")
