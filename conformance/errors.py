@@ -231,7 +231,7 @@ class Unavailable(Exception):
 
 
 class NoVerdict(Unavailable):
-    """What ran shows neither right nor wrong, here as on any other host: the cell is skipped, with this text."""
+    """Nothing that ran tells right from wrong, here or on any other host: the cell is skipped, with this text."""
 
 
 def display_path(path: Path) -> str:

@@ -29,8 +29,9 @@ EACH = 6
 VARIANTS = 2
 """Of a case with ``vary``, so many are taken for each exporter; else deformable convolution would be a quarter."""
 LARGE = ("classifier", "swin_t")
-NETWORKS = ROOT / "cases" / "networks"
 """Whole networks, of which only the smallest is taken: a cell of the others runs for ten seconds and more."""
+NETWORKS = ROOT / "cases" / "networks"
+"""The folder of others that are whole networks."""
 SMALLEST = "mobilenet_v3_small"
 QUICK = ("softmax",)
 

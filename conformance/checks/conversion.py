@@ -57,7 +57,8 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
 
 def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
     """Stopped where calibration cannot run the exported model (it does not load, or needs a library), or the
-    converter would change the type of its outputs. Unavailable where ONNX Runtime does not support a file."""
+    converter would change the type of its outputs. Unavailable where ONNX Runtime does not support a file, NoVerdict
+    where an output is a list whose precision is not measured."""
     if stored.facts.sequences:
         run.prepared.see_lengths()
     if run.reference.listed is not None:

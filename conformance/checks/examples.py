@@ -203,7 +203,7 @@ class Examples:
         """Stopped where the examples prove nothing: none verified anything, or wrong outputs would pass all."""
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
-        if self._cell.check == "specials" and not self._specials_shown and has_specials_by_default(self._cell):
+        if not self._specials_shown and has_specials_by_default(self._cell):
             raise NoVerdict(f"{self._why_not_shown()}. specials: true would insist")
         self._note_undecided()
         if not record.examples:
@@ -263,7 +263,7 @@ class Examples:
 
     def _why_not_shown(self) -> str:
         """Say why no draw of specials verified anything."""
-        if self._undecided:  # PyTorch itself raises
+        if self._undecided:  # such as that PyTorch itself raises
             return self._undecided[0]
         if self._record.left_open:
             return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record.as_dict()))}"

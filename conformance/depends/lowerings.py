@@ -116,7 +116,7 @@ def registrations(exporter: str) -> str:
 
 
 def read_lowerings() -> None:
-    """Parse the lowerings of all exporters, that processes with the same store need not: it takes half a second."""
+    """Parse the lowerings of all exporters once, for all processes with this store: it takes half a second."""
     for exporter in FOLDERS:
         attempt(partial(registrations, exporter))
 

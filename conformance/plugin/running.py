@@ -231,6 +231,7 @@ class Running:
         wanted = {cell.runtime, "latency" if cell.check == "latency" else None} & self._options.required()
         if record.status == "skipped" and wanted:
             record.status, record.error = "failed", "NotRun" if record.latency is None else "Inconclusive"
+            record.undecided = False
             record.reason = f"--require {', '.join(sorted(map(str, wanted)))}: {record.reason}"
         return record
 
