@@ -54,7 +54,7 @@ def rows_of(seen: Study, entries: Sequence[Entry]) -> Iterator[Row]:
     unknown = judged.of("not looked at")
     yield Row("reds that nobody has looked at", str(len(unknown)), _names(unknown), target="0", met=not unknown)
     yield Row(
-        "what was looked at and is not red on this processor", str(len(judged.stale)),
+        "what was looked at and is not red in this run", str(len(judged.stale)),
         ", ".join(name for _, gone in judged.stale[:3] for name in gone),
     )  # fmt: skip
 
@@ -119,8 +119,8 @@ Not looked at:
 
 {unknown}
 
-Looked at before, and not red on this processor: kernels differ from processor to processor, and so does which of
-their weaknesses show.
+Looked at before, and not red in this run: kernels differ from processor to processor, draws from seed to seed, and
+what the suite gives a verdict on from release to release.
 
 {gone}
 
