@@ -4,12 +4,15 @@ import dataclasses
 import math
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.compare.judges import NoiseLimits, judge_from
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, compare_outputs, decibels
+from conformance.verdict.loss import by_stage
+from tests.kit.models import model_of
 
 pytestmark = pytest.mark.smoke
 INT8, FP16 = NOISE_LIMITS["int8"], NOISE_LIMITS["fp16"]
@@ -34,6 +37,28 @@ def measured(limit, *draws):
     for got, wanted in draws:
         noise.see(np.asarray(got), np.asarray(wanted))
     return noise
+
+
+LOSES_SPECIALS = """g (float[4] x) => (float[4] y) {
+    nan = IsNaN(x)
+    inf = IsInf(x)
+    odd = Or(nan, inf)
+    y = Where(odd, zero, x)
+}"""
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_a_stage_that_loses_a_special_value_loses_all_unless_the_value_may_be_an_overflow(tmp_path, special):
+    """In its place is a number, and the other values, which alone have a distance, are right. In 16 bits infinities
+    come of the stage before."""
+    keeps, loses = tmp_path / "keeps.onnx", tmp_path / "loses.onnx"
+    onnx.save(model_of("g (float[4] x) => (float[4] y) { y = Identity(x) }"), keeps)
+    onnx.save(model_of(LOSES_SPECIALS, zero=np.zeros(1, "f4")), loses)
+    x = np.array([1, special, 2, 3], "f4")
+    kept = {"export": math.inf, "optimizer": math.inf}
+    assert by_stage([x], keeps, None, None, [], {"x": x}) == kept
+    assert by_stage([x], loses, None, None, [], {"x": x}) == {**kept, "export": -math.inf}
+    assert by_stage([x], keeps, loses, None, [], {"x": x}) == {**kept, "conversion": math.inf}
 
 
 def test_decibels_are_ten_times_the_logarithm_of_the_powers():

@@ -47,7 +47,7 @@ def by_stage(
             return None
         got = asked.outputs
         compared = slice(None) if output is None else slice(output, output + 1)
-        loss[stage] = sqnr(got[compared], before[compared])
+        loss[stage] = sqnr(got[compared], before[compared], with_specials=converted is None)
         return got
 
     literal = run("export", meaning, exported, wanted)
@@ -64,9 +64,10 @@ def by_stage(
     return loss
 
 
-def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
+def sqnr(got: Sequence[Array], wanted: Sequence[Array], *, with_specials: bool = False) -> float:
     """The SQNR in decibels of the output that is furthest off; integers count by their values, texts that
-    differ as all noise. NaN and infinities that are not wanted are all noise (-inf)."""
+    differ as all noise. NaN and infinities that are not wanted are all noise (-inf); those that are wanted and
+    missing are that ``with_specials`` only, since a model in 16 bits may have more of them than are due."""
     worst = math.inf
     for array, right in zip(got, wanted, strict=False):
         if array.shape != right.shape:
@@ -77,6 +78,8 @@ def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
         values, signal = array.astype(np.float64), right.astype(np.float64)
         finite = np.isfinite(signal)
         if not np.isfinite(values[finite]).all():
+            return -math.inf
+        if with_specials and not np.array_equal(values[~finite], signal[~finite], equal_nan=True):
             return -math.inf
         finite &= np.isfinite(values)
         if not finite.any():
