@@ -170,6 +170,9 @@ ODD = """
     class Unused(torch.nn.Module):
         def forward(self, x, y):
             return torch.sin(x)
+    class Baked(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.sin(x) * float(y.sum())
     class Complex(torch.nn.Module):
         def forward(self, x):
             return torch.fft.fft(x)
@@ -209,13 +212,18 @@ def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
     (say("module: beside.InPlace", TWO), "ChangesInput", "clones: true hands it a clone"),
     (say("module: beside.InPlace\nunused: [y]\nclones: true", TWO), "UsedInput", "forward does use y"),
     (say("module: beside.Complex", ONE), "NoTensor", "return torch.view_as_real of them"),
-    (say("module: beside.Unused", TWO), "WrongInputs", "if forward does not use them, unused: [y] says so"),
+    (say("module: beside.Unused", TWO), "UnusedInput", "forward does not use y, and the graph has no such input;"),
 ])  # fmt: skip
 def test_what_cannot_be_is_told_with_what_to_do(bench, body, error, message):
-    """It is the case's fault, but for an input that the graph lost."""
     record = bench.run(body, ODD, check="export")
-    stage, fault = ("check", "exporter") if error == "WrongInputs" else ("declare", "case")
-    assert verdict(record) == ("failed", stage, error, fault) and message in record.reason
+    stage = "check" if error == "UnusedInput" else "declare"
+    assert verdict(record) == ("failed", stage, error, "case") and message in record.reason
+
+
+def test_an_input_that_the_graph_lost_is_laid_to_the_exporter_where_forward_uses_it(bench):
+    record = bench.run(say("module: beside.Baked", TWO), ODD, check="export")
+    assert verdict(record) == ("failed", "check", "WrongInputs", "exporter")
+    assert "lost the inputs ['y'], which forward uses" in record.reason
 
 
 @pytest.mark.parametrize("declared, message", [

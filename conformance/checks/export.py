@@ -50,13 +50,20 @@ def check_export(run: CellRun) -> None:
     sizes = run.prepared.trace()
     with run.stages("check", "exporter"):
         order, outputs = run.reference.passing.in_graph(), run.reference.output_names(run.prepared.inputs())
-        findings = list(graph.signature(case, stored.facts, order, sizes, run.target.static, outputs))
+        absent = {*order} - {*stored.facts.inputs, *case.says.unused}
+        unused = [name for name in order if name in absent and not _is_used(run, name)]
+        wanted = [name for name in order if name not in unused]
+        findings = list(graph.signature(case, stored.facts, wanted, sizes, run.target.static, outputs))
         for entry in case.says.graph:
             if matches(entry.when, cell):
                 findings += graph.assertions(entry, stored.facts)
         if findings:
             details: Details = {"findings": [finding.text for finding in findings]}
             raise Stopped("check", findings[0].error, findings[0].text, "exporter", details)
+        if unused:
+            names = ", ".join(unused)
+            text = f"forward does not use {names}, and the graph has no such input; unused: [{names}] says so"
+            raise Stopped("check", "UnusedInput", text, "case")
         abstains = run.reference.abstains
         if abstains is not None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
@@ -80,17 +87,18 @@ def _with_smallest(run: CellRun) -> Iterator[None]:
 
 def _check_unused(run: CellRun) -> None:
     """Stopped where PyTorch's outputs hang on the values of an input that the case says forward does not use."""
-    unused = run.cell.case.says.unused
-    if not unused:
-        return
+    for name in run.cell.case.says.unused:
+        if _is_used(run, name):
+            text = f"forward does use {name}: its outputs depend on it; take it out of unused"
+            raise Stopped("declare", "UsedInput", text, "case")
+
+
+def _is_used(run: CellRun, name: str) -> bool:
+    """Return whether PyTorch's outputs change with the values of an input."""
     sizes, inputs = run.prepared.trace(), run.prepared.inputs()
     right = run.reference.afresh(inputs)
-    for name in unused:
-        for seed in range(OTHER_VALUES):
-            others = run.prepared.maker(Draw(sizes, "plain", seed))
-            if not same(right, run.reference.afresh({**inputs, name: others[name]})):
-                text = f"forward does use {name}: its outputs depend on it; take it out of unused"
-                raise Stopped("declare", "UsedInput", text, "case")
+    others = (run.prepared.maker(Draw(sizes, "plain", seed)) for seed in range(OTHER_VALUES))
+    return any(not same(right, run.reference.afresh({**inputs, name: other[name]})) for other in others)
 
 
 def _check_second_trace(run: CellRun, stored: Stored) -> None:
