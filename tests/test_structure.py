@@ -170,6 +170,9 @@ ODD = """
     class Unused(torch.nn.Module):
         def forward(self, x, y):
             return torch.sin(x)
+    class First(torch.nn.Module):
+        def forward(self, x):
+            return torch.sin(x[0])
     class Baked(torch.nn.Module):
         def forward(self, x, y):
             return torch.sin(x) * float(y.sum())
@@ -180,6 +183,7 @@ ODD = """
         return g.op("Cos", x)
 """
 ONE = f'inputs: {{x: "float32[batch, 4]"}}\ndims: {{batch: 1..3}}\n{BOTH}'
+LISTED = f'inputs: {{x: ["float32[batch, 4]", "float32[batch, 4]"]}}\ndims: {{batch: 1..3}}\n{BOTH}'
 TWO = f'inputs: {{x: "float32[batch, 4]", y: "float32[batch, 4]"}}\ndims: {{batch: 1..3}}\n{BOTH}'
 
 
@@ -213,6 +217,7 @@ def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
     (say("module: beside.InPlace\nunused: [y]\nclones: true", TWO), "UsedInput", "forward does use y"),
     (say("module: beside.Complex", ONE), "NoTensor", "return torch.view_as_real of them"),
     (say("module: beside.Unused", TWO), "UnusedInput", "forward does not use y, and the graph has no such input;"),
+    (say("module: beside.First", LISTED), "UnusedInput", "unused: [x.1] says so"),
 ])  # fmt: skip
 def test_what_cannot_be_is_told_with_what_to_do(bench, body, error, message):
     record = bench.run(body, ODD, check="export")
@@ -220,10 +225,13 @@ def test_what_cannot_be_is_told_with_what_to_do(bench, body, error, message):
     assert verdict(record) == ("failed", stage, error, "case") and message in record.reason
 
 
-def test_an_input_that_the_graph_lost_is_laid_to_the_exporter_where_forward_uses_it(bench):
-    record = bench.run(say("module: beside.Baked", TWO), ODD, check="export")
+@pytest.mark.parametrize("y", ['"float32[4]"', '{type: "float32[4]", values: {choice: [2]}}'])
+def test_an_input_that_the_graph_lost_is_laid_to_the_exporter_where_forward_may_use_it(bench, y):
+    """Of an input that has one value only nothing shows whether it is used."""
+    two = f'inputs: {{x: "float32[4]", y: {y}}}'
+    record = bench.run(say("module: beside.Baked", two), ODD, check="export")
     assert verdict(record) == ("failed", "check", "WrongInputs", "exporter")
-    assert "lost the inputs ['y'], which forward uses" in record.reason
+    assert "lost the inputs ['y'], declared" in record.reason
 
 
 @pytest.mark.parametrize("declared, message", [

@@ -8,6 +8,7 @@ a model that nothing else refuses.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from conformance.align.operators.first_operator import of_operator
 from conformance.align.operators.refused_operator import stopped_export
 from conformance.arrays import Array, same
 from conformance.case.export_keys import TorchScript
+from conformance.case.words import REGIMES
 from conformance.checks.models import CellRun
 from conformance.checks.refused import SECONDS, placed, refused_model_failure
 from conformance.checks.smallest_function import smallest_of_failed_export
@@ -36,7 +38,7 @@ from conformance.verdict.example import Example
 from conformance.worker import aside
 
 OTHER_VALUES = 3
-"""With how many other values it is tried whether an input is used."""
+"""With how many other values of each regime it is tried whether an input is used."""
 SECOND_TRACE_SECONDS = 2.0
 """An export that takes longer than this is not traced at a second point."""
 
@@ -51,7 +53,7 @@ def check_export(run: CellRun) -> None:
     with run.stages("check", "exporter"):
         order, outputs = run.reference.passing.in_graph(), run.reference.output_names(run.prepared.inputs())
         absent = {*order} - {*stored.facts.inputs, *case.says.unused}
-        unused = [name for name in order if name in absent and not _is_used(run, name)]
+        unused = [name for name in order if name in absent and _is_used(run, name, REGIMES) is False]
         wanted = [name for name in order if name not in unused]
         findings = list(graph.signature(case, stored.facts, wanted, sizes, run.target.static, outputs))
         for entry in case.says.graph:
@@ -88,17 +90,25 @@ def _with_smallest(run: CellRun) -> Iterator[None]:
 def _check_unused(run: CellRun) -> None:
     """Stopped where PyTorch's outputs hang on the values of an input that the case says forward does not use."""
     for name in run.cell.case.says.unused:
-        if _is_used(run, name):
+        if _is_used(run, name, REGIMES[:1]):
             text = f"forward does use {name}: its outputs depend on it; take it out of unused"
             raise Stopped("declare", "UsedInput", text, "case")
 
 
-def _is_used(run: CellRun, name: str) -> bool:
-    """Return whether PyTorch's outputs change with the values of an input."""
+def _is_used(run: CellRun, name: str, regimes: Sequence[str]) -> bool | None:
+    """Return whether PyTorch's outputs change with the values of an input, or forward refuses some of them.
+
+    None where none of ``OTHER_VALUES`` draws of each regime has other values, so that nothing shows it."""
     sizes, inputs = run.prepared.trace(), run.prepared.inputs()
     right = run.reference.afresh(inputs)
-    others = (run.prepared.maker(Draw(sizes, "plain", seed)) for seed in range(OTHER_VALUES))
-    return any(not same(right, run.reference.afresh({**inputs, name: other[name]})) for other in others)
+    draws = [Draw(sizes, regime, seed) for regime in regimes for seed in range(OTHER_VALUES)]
+    drawn = [run.prepared.maker(draw)[name] for draw in draws]
+    others = [values for values in drawn if not same([values], [inputs[name]])]
+    for values in others:
+        got = or_else(None, functools.partial(run.reference.afresh, {**inputs, name: values}))
+        if got is None or not same(right, got):
+            return True
+    return False if others else None
 
 
 def _check_second_trace(run: CellRun, stored: Stored) -> None:

@@ -220,7 +220,7 @@ def signature(
     wanted = [name for name in wanted if name in names or name not in case.says.unused]
     if names != wanted:
         missing = [name for name in wanted if name not in names]
-        what = f"lost the inputs {missing}, which forward uses" if missing else f"has the inputs {names}"
+        what = f"lost the inputs {missing}" if missing else f"has the inputs {names}"
         yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}")
     outputs = [output.name for output in case.says.outputs] if outputs is None else outputs
     if outputs and list(facts.outputs) != outputs:
