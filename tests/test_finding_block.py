@@ -199,3 +199,11 @@ def test_a_table_in_a_reason_keeps_its_lines():
     assert dict(made.rows)["to do"] == ("  a.onnx  b.onnx", "  x       no match", "give them the same names")
     printed = [*lines(made, 1, 1, 60)]
     assert any(line.endswith("  a.onnx  b.onnx") for line in printed)
+
+
+def test_both_shapes_are_told_where_the_first_line_names_the_operator():
+    reason = "output 0 has shape (2, 4) instead of (3, 4)"
+    wrong = red(fault="exporter", error="WrongShape", reason=reason, worst=None)
+    located = {**LOCATED, "how": "shape", "got": [2], "wanted": [3]}
+    assert dict(block({**wrong, "operator": located}).rows)["effect"] == (reason,)
+    assert reason in block(wrong).what and "effect" not in dict(block(wrong).rows)

@@ -244,6 +244,19 @@ def test_the_order_of_boxes_is_open_where_a_score_is_no_number(bench, score, ver
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize("second, verdict", [
+    ([1, 1, 0, 0], "ill-conditioned"), ([0, 1, 1, 0], "ill-conditioned"), ([0, 0, 1, 0.5], "ill-conditioned"),
+    ([0, 0, 1, 0.4], "failed"), ([3, 3, 4, 4], "failed"),
+])  # fmt: skip
+def test_whether_a_box_stays_is_open_with_its_corners_swapped_or_just_at_the_threshold(bench, second, verdict):
+    """ONNX takes any two opposite corners, and torchvision expects the lower ones first; it keeps all of these."""
+    x = np.float32([[0, 0, 1, 1, 0.8], [*second, 0.6]])
+    with verifying(bench, module_of("Net", shape="batch, 5"), DETECTOR) as verify:
+        example = verify.example(Draw({"batch": 2}, "plain", 0), {"x": x})
+        assert verify.judged(example, [np.int64([0, 1])]).verdict == "verified"
+        assert verify.judged(example, [np.int64([0])]).verdict == verdict
+
+
 @pytest.mark.parametrize("terms, either_sign, is_open", [
     ([3e38, -3e38, 3e38], False, True), ([3e38, 3e38, 1.0], False, False), ([3e38, 3e38, 1.0], True, True),
     ([np.inf, -1.0, 2.0], False, False), ([np.inf, -3e38, -3e38], False, True),

@@ -162,7 +162,8 @@ RULES = (
     Rule("place", re.compile(r"torchvision\.(roi|ps_roi)_"), _cropped),
 )
 
-CHOOSERS = ("aten.topk", "aten.sort", "aten.kthvalue", "aten.median", "aten.nanmedian", "torchvision.nms")
+BOXES = "torchvision.nms"
+CHOOSERS = ("aten.topk", "aten.sort", "aten.kthvalue", "aten.median", "aten.nanmedian", BOXES)
 """Operators that leave open which of equal values they take, unless they are asked for a stable order."""
 
 
@@ -266,8 +267,10 @@ def _others() -> Any:
 
         def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             name = str(func).rpartition(".")[0]
+            if name == BOXES:
+                return self._kept(func, *args, **kwargs)
             if name in CHOOSERS:
-                return self._chosen(func, name, args, kwargs)
+                return self._chosen(func, args, kwargs)
             rule = next((rule for rule in RULES if rule.operators.match(name)), None)
             if rule is None:
                 result = func(*args, **kwargs)
@@ -291,24 +294,14 @@ def _others() -> Any:
             plain = is_float(value) and value.layout == torch.strided
             return plain and value.untyped_storage()._cdata in self._rounded
 
-        def _chosen(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-            """The result with the places of others among equal values, and among scores that are equal up to their
+        def _chosen(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+            """The result with the places of others among equal values, and among values that are equal up to their
             last bits, where they were computed."""
-            result, of_boxes = func(*args, **kwargs), name == "torchvision.nms"
-            scores = args[1] if of_boxes else args[0]
-            odd = [~arg.isfinite() for arg in args if is_float(arg)] if of_boxes else []
-            if any(bool(each.any()) for each in odd):
-                self.rules.add("boxes")
-                if self._rng is None:
-                    return result
-                kept = (0, len(scores) // 2, len(scores))[self._seed % 3]
-                return torch.from_numpy(self._rng.permutation(len(scores))[:kept])
-            ties = not kwargs.get("stable") and (of_boxes or isinstance(result, tuple)) and scores.dim()
-            if not ties or not scores.numel():
+            result, values = func(*args, **kwargs), args[0]
+            if kwargs.get("stable") or not isinstance(result, tuple) or not values.dim() or not values.numel():
                 return result
             named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
-            ranks = _ranks(scores, _NEAR if self._is_rounded(scores) else 0.0)
-            row = _in_row(ranks, {**named, **kwargs}.get("dim", -1), self._same)
+            row = _in_row(self._ranks(values), {**named, **kwargs}.get("dim", -1), self._same)
             if row.most_equal == 1:
                 return result
             self.rules.add("ties")
@@ -316,13 +309,40 @@ def _others() -> Any:
             if self._rng is None:
                 return result
             apart = row.turned(self._seed)
-            if of_boxes:  # of two that overlap, either has to come first
-                apart = ranks + torch.from_numpy(self._direction * self._rng.uniform(-0.2, 0.2, size=len(ranks)))
-            if "median" in name:  # which leaves NaN out, or is NaN
-                apart = torch.where(scores.isnan(), math.nan, apart)
-            if of_boxes:
-                return func(args[0].double(), apart, *args[2:], **kwargs)
+            if "median" in str(func):  # which leaves NaN out, or is NaN
+                apart = torch.where(values.isnan(), math.nan, apart)
             return result[0], func(apart, *args[1:], **kwargs)[1]
+
+        def _kept(self, func: Any, boxes: Any, scores: Any, threshold: float) -> Any:
+            """The boxes that stay: any of those with a NaN or an infinity among them; else those that stay with the
+            corners of each in order, equal scores in another one, and another rounding of overlaps."""
+            result = func(boxes, scores, threshold)
+            if not bool(boxes.isfinite().all() and scores.isfinite().all()):
+                self.rules.add("boxes")
+                kept = (0, len(scores) // 2, len(scores))[self._seed % 3]
+                return result if self._rng is None else torch.from_numpy(self._rng.permutation(len(scores))[:kept])
+            ranks = self._ranks(scores)
+            equal = int(ranks.unique(return_counts=True)[1].max()) if len(ranks) else 1
+            low, high = boxes.double().split(2, dim=1)
+            near = [func(boxes.double(), ranks, threshold * (1 + step * _NEAR)) for step in (0, -1, 1)]
+            holds = {
+                "ties": equal > 1,
+                "corners": bool((low > high).any()),
+                "overlap": not (torch.equal(near[0], near[1]) and torch.equal(near[0], near[2])),
+            }
+            self.rules.update(name for name in holds if holds[name])
+            self.most_equal = max(self.most_equal, equal)
+            if self._rng is None or not any(holds.values()):
+                return result
+            in_order = torch.arange(len(ranks)) / max(len(ranks), 1)
+            by = in_order if self._seed < 2 else torch.from_numpy(self._rng.uniform(-1, 1, size=len(ranks)))
+            step = (0, -1, 1)[self._seed // 2 % 3]
+            in_corners = torch.cat([torch.minimum(low, high), torch.maximum(low, high)], 1)
+            # of two that overlap, either has to come first
+            return func(in_corners, ranks + self._direction * 0.2 * by, threshold * (1 + step * _NEAR))
+
+        def _ranks(self, values: Any) -> Any:
+            return _ranks(values, _NEAR if self._is_rounded(values) else 0.0)
 
         def _quantized(self, rule: Rule, func: Any, args: Any) -> Any:
             """The values with others for those that are no numbers of a quantizer, and on either side of a tie that

@@ -381,6 +381,7 @@ RULES = {
     "[conv.fpint])",
     "boxes": "boxes or scores that are NaN or infinite were compared, and torchvision.ops.nms does not say with what "
     "result",
+    "corners": "a box had its corners the other way round, and torchvision.ops.nms expects x1 < x2 and y1 < y2",
     "rounding": "rounding decides between values, or numbers of values, that are far apart",
     "unstable": "a unit in the last place decides whether there is a number, NaN or an infinity",
 }

@@ -55,9 +55,10 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
     explained = [one for one in finding.cells if not (one.get("unexplained") or one.get("explained_with"))]
     record = min(explained or finding.cells, key=shows_less)
     to = "  (for whoever wrote that code)" if record.get("own_code") else "  (ready to send upstream)"
+    what = _what(record, finding.key)
     rows = (
         ("where", _where(record)),
-        ("effect", _effect(record)),
+        ("effect", _effect(record, what)),
         ("input", _input(record)),
         ("evidence", _evidence(record)),
         ("to do", _to_do(record, finding.key)),
@@ -67,9 +68,8 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
         ("report", tuple(f"{file}{to}" for file in _told(record, "issue"))),
         ("more", _more(finding) if kept else ()),
     )
-    known = tuple(row for row in rows if row[1])
     who = _who(record, finding.key, both=len(finding.named("exporter")) > 1)
-    return Block(finding.id, who, _what(record, finding.key), known)
+    return Block(finding.id, who, what, tuple(row for row in rows if row[1]))
 
 
 def shortened(block: Block) -> Block:
@@ -103,10 +103,9 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
     kept = text.splitlines()
     if label in _NOT_BROKEN:
         return kept
-    kept = kept if label == "to do" else [one_line(line) for line in kept]
     return [
         part
-        for line in kept
+        for line in (kept if label == "to do" else map(one_line, kept))
         for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
     ]
 
@@ -237,13 +236,14 @@ def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _effect(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _effect(record: Mapping[str, Any], what: str) -> tuple[str, ...]:
     if record.get("status") != "failed":
         return ()
     worst = record.get("worst")
     if record.get("stage") != "compare" or not worst or "index" not in worst:
         stopped = f"stops at {record.get('stage')}" + (f" with {record['error']}" if record.get("error") else "")
-        return (stopped,) if record.get("stage") != "compare" else ()
+        told = stopped if record.get("stage") != "compare" else str(record.get("reason") or "").partition("\n")[0]
+        return (told,) if told and told not in what else ()
     if record.get("error") not in VALUES or worst.get("looked_up"):
         off = worst.get("looked_up") or float(worst.get("ratio") or 0) > 1  # else it is of another example
         return (element(record, worst),) if off else ()
