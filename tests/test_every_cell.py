@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks.runner import Ran, Runner
+from conformance.checks.runner import Ran, Runner, died
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, WorkerError
@@ -150,6 +150,23 @@ def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(bench, answer, e
     assert (record.error, record.reason, record.fault) == (error, reason, "harness")
     assert worker.replaced == 1
     assert run(cell).status == "passed" and run(cell).error == "SIGSEGV"
+
+
+@pytest.mark.parametrize("says, check, status", [
+    ("", "specials", "skipped"), ("specials: true", "specials", "failed"), ("", "accuracy", "failed"),
+    ("fails: [{stage: declare, error: SIGSEGV, because: planted}]", "specials", "xfailed"),
+])  # fmt: skip
+def test_a_module_that_ends_its_process_for_nan_gives_no_verdict_unless_it_was_asked_for(bench, says, check, status):
+    """As torchvision's roi_align does for boxes that are NaN."""
+    inputs = "inputs: {x: 'float32[batch, 3]'}\ndims: {batch: 1..3}\nexport: {torchscript: [17]}"
+    cells = bench.cells(say("forward: x", inputs, says))
+    cell = next(cell for cell in cells if (cell.check, cell.runtime) == (check, "onnxruntime"))
+    draw = {"dims": {"batch": 3}, "regime": "nan", "seed": 1, "index": 0}
+    record = died(cell, Death("SIGSEGV", {"stage": "declare", "draw": draw, "examples": 2}, ""), frozenset())
+    assert (record.status, record.undecided) == (status, status == "skipped")
+    assert (record.signal, record.fault) == (None, None) if status == "skipped" else record.signal == "SIGSEGV"
+    before = died(cell, Death("SIGSEGV", {"stage": "declare", "examples": 0}, ""), frozenset())
+    assert before.status == ("xfailed" if status == "xfailed" else "failed"), "no input was drawn yet"
 
 
 MEMORY = """

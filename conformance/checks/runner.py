@@ -17,7 +17,14 @@ from conformance.checks.alone import Predecessors, believed, fail_replaced
 from conformance.disk.stores import UNFINISHED
 from conformance.errors import Details, Stopped, attempt, or_else
 from conformance.plan.cell import Cell
-from conformance.plan.expected import declared, expectations, on_host, shows
+from conformance.plan.expected import (
+    declared,
+    expectations,
+    fails_as_declared,
+    has_specials_by_default,
+    on_host,
+    shows,
+)
 from conformance.plan.settings import Settings
 from conformance.records.causes import cause_of_export, cause_of_smallest, explained, fails_alike, is_same_error
 from conformance.records.death import crashed, note_death
@@ -271,7 +278,24 @@ def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:
     """The record of a cell whose worker ended instead of answering."""
     record = cell.record()
     note_death(record, death, cell.case.folder)
-    return _settle_draw(cell, record, instructions) or settle(record, expectations(cell), instructions)
+    return (
+        _without_verdict(cell, record, instructions)
+        or _settle_draw(cell, record, instructions)
+        or settle(record, expectations(cell), instructions)
+    )
+
+
+def _without_verdict(cell: Cell, record: Record, instructions: frozenset[str]) -> Record | None:
+    """The record of a cell that died as PyTorch computed with NaN or infinities that the case does not ask for, and
+    None for any other death."""
+    if not (has_specials_by_default(cell) and crashed(record) and record.stage == "declare" and record.draw):
+        return None
+    if fails_as_declared(cell, instructions, record.stage, record.error, record.reason):
+        return None
+    text = f"the module itself ends its process for NaN or infinities: {record.signal}. specials: true would insist"
+    undecided = skipped(cell, text)
+    undecided.stage, undecided.undecided = record.stage, True
+    return undecided
 
 
 def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Record | None:

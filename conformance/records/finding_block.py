@@ -135,12 +135,12 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
         return makes if key.component == "precision" else f"{runtime} does not take the model"
     if key.component == "exporter" and (record.get("operator") or {}).get("how") in KEPT:
         return f"{'an exporter' if both else exporter} keeps what it saw for one example"
-    own = ", ".join(record.get("own_code") or ())
-    if key.component == "exporter" and own:
+    if key.component == "exporter" and (own := ", ".join(record.get("own_code") or ())):
         operator = str((record.get("operator") or {}).get("operator"))
         known = operator in own.replace("::", ".")
         return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
     wrong = "both exporters are wrong" if both else f"{exporter} is wrong"
+    change = "the process that runs the case ends" if record.get("signal") else "the case needs a change"
     stops = "neither exporter exports the module" if both else f"{exporter} does not export the module"
     words = {
         "exporter": stops if record.get("stage") == "export" else wrong,
@@ -148,7 +148,7 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
         "reference": "PyTorch itself is wrong",
-        "case": f"the {'file' if _is_file_alone(record) else 'case'} needs a change",
+        "case": "the file needs a change" if _is_file_alone(record) else change,
         "harness": "a mistake in this suite",
         "declaration": "a declared failure does not happen any more",
     }
