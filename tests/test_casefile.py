@@ -40,6 +40,9 @@ def only(folder, more):
     ("\nwhere: [n <= 3, k < n]\n", 6, 19, "there is no dim 'k'"),
     ("\ntrace: {m: 3}\n", 6, 3, "there is no dim 'm'"), ("\nfails:\n  - {stage: rnu, because: x}\n", 7, 8, "stage"),
     ("\nfails:\n  - {stage: run, because: x, when: {at: {m: 3}}}\n", 7, 38, "there is no dim 'm'"),
+    ("\nfails: {stage: run}\n", 6, 3, "fails has to be a list, not a mapping"),
+    ("\nspecials: maybe\n", 6, 3, "say true, false or a list of inputs, not 'maybe'"),
+    ("\nseed: x\n", 6, 3, "seed has to be an integer, not 'x'"),
     ("\nmodule: a.B\n", 1, 1, "one of them"), ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
 ])  # fmt: skip
 def test_a_mistake_is_reported_at_its_place(tmp_path, more, line, column, message):

@@ -180,13 +180,21 @@ def _explain(error: ValidationError, document: Document, case: Place) -> Iterato
                 f"{mistake['ctx']['actual_length']} are given, at least {mistake['ctx']['min_length']} are needed"
             )
         else:
-            text = re.sub(r" or instance of \w+", "", mistake["msg"])
-            text = text.replace("valid dictionary", "mapping").replace("a valid list", "a list")
+            text = re.sub(r" or instance of \w+|, unable to parse .*", "", mistake["msg"])
+            for word, plain in _PLAIN:
+                text = text.replace(word, plain)
             message = f"{text[0].lower()}{text[1:]}, not {shown(mistake['input'])}"
         if kind not in ("extra_forbidden", "missing"):
             named = next((part for part in reversed(where) if isinstance(part, str)), "")
-            message = f"{named}: {message}" if named else message
+            message = f"{named}{' ' if message.startswith('has to') else ': '}{message}" if named else message
         yield document.problem((*case, *where), message)
+
+
+_PLAIN = (
+    ("Input should", "has to"), ("a valid dictionary", "a mapping"), ("a valid string", "text"),
+    ("a valid integer", "an integer"), ("a valid ", "a "),
+)  # fmt: skip
+"""pydantic's words, in which a case's input would be meant, and those of a case file."""
 
 
 def _keys_at(place: Place) -> list[str]:

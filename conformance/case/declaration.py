@@ -52,9 +52,9 @@ COMMAND = "command:"
 
 
 def _spell_out_specials(value: object) -> object:
-    if value is True:
-        return None
-    return [] if value is False else value
+    if not isinstance(value, bool | list | None):
+        raise ValueError(f"say true, false or a list of inputs, not {value!r}")
+    return {True: None, False: []}[value] if isinstance(value, bool) else value
 
 
 class Declaration(Says):
