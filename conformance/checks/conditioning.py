@@ -56,6 +56,8 @@ PEAK = 4.0
 class InFloat64(Protocol):
     """The part of ``export.reference.Reference`` that is needed here."""
 
+    half: str | None
+
     def oracle(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None: ...
 
 
@@ -204,7 +206,7 @@ def _otherwise(
     """The outputs in float64 by another rounding, in both directions; empty where there are none. Inputs and weights
     that are ``given`` stay as they are, and without ``whole`` so do whole numbers among the inputs. Results that are
     ``merged`` are equal where they were nearly so."""
-    bits = bits_of([str(array.dtype) for array in inputs.values()])
+    bits = bits_of([str(array.dtype) for array in inputs.values()], reference.half)
     rng = np.random.default_rng(seed)
     signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
     if uneven:

@@ -49,8 +49,10 @@ DEFAULTS = {
     "float64": Tolerance(rtol=1e-9, atol=1e-12),
     "float32": Tolerance(rtol=1e-5, atol=1e-6),
     "float16": Tolerance(rtol=1e-3, atol=1e-4),
+    "bfloat16": Tolerance(rtol=8e-3, atol=8e-4),
 }
-"""By dtype of the output; integers and bools are exact. ``docs/evidence/comparison.md`` has the evidence."""
+"""By dtype of the output, or of what it is computed in; integers and bools are exact.
+``docs/evidence/comparison.md`` has the evidence."""
 
 MOST_EXCUSED = 0.5
 """The share of an output's values that may be excused; an output with more verified nothing."""

@@ -36,7 +36,7 @@ class Vacuity:
         """One limit for each output; None is exact. The one that is ``listed`` is a list of tensors, of which all
         values are one output here."""
         self._listed = listed
-        self._limits, self._reading = limits, reading
+        self.limits, self._reading = limits, reading
         # A wrong output is possible until it has been refused; shuffling and the mean may never be applicable.
         self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in limits]
         self._refused: list[set[str]] = [set() for _ in limits]
@@ -46,7 +46,7 @@ class Vacuity:
 
     def __len__(self) -> int:
         """The number of outputs."""
-        return len(self._limits)
+        return len(self.limits)
 
     def see(self, wanted: Sequence[Array], inputs: Inputs | None = None) -> None:
         """Try the wrong outputs that have not been refused yet against one draw's reference; ``inputs`` are what
@@ -77,14 +77,14 @@ class Vacuity:
                         refused.add(wrong)
                         continue
                     compared = looked_up
-                if self._refuses(*compared, self._limits[output]):
+                if self._refuses(*compared, self.limits[output]):
                     refused.add(wrong)
         self._before = list(wanted)
 
     def _joined(self, wanted: Sequence[Array]) -> Sequence[Array]:
         if self._listed is None:
             return wanted
-        start, end = self._listed, len(wanted) - (len(self._limits) - 1 - self._listed)
+        start, end = self._listed, len(wanted) - (len(self.limits) - 1 - self._listed)
         values = [array.reshape(-1) for array in wanted[start:end]] or [np.zeros(0, np.float32)]
         return [*wanted[:start], np.concatenate(values), *wanted[end:]]
 

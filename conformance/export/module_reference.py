@@ -16,6 +16,7 @@ from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, attempt
 from conformance.export.build_module import build, compile_script
+from conformance.export.half_inside import HALVES, keep_wide, note_halves
 from conformance.export.other_kernels import Way, note_operators, other_ways
 from conformance.export.output_layout import array_of, layout_of, tensors_of
 from conformance.export.passed_inputs import Passing
@@ -201,6 +202,14 @@ class ModuleReference(Reference):
             return self.oracle(inputs, rounding)
         return None
 
+    def find_half(self, inputs: Mapping[str, Array]) -> str | None:
+        noted = note_halves()
+        attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
+        self.half = next((name for name in HALVES if name in noted.dtypes), None)
+        if self.half is not None and self._uncalled is not None:
+            self.oracle_missing = None  # which may have been for want of this
+        return self.half
+
     def otherwise(self, inputs: Mapping[str, Array], way: contextlib.AbstractContextManager[Any]) -> list[Array]:
         """The float32 outputs computed in another ``way``; raises what the module does."""
         positional, keywords = self.arguments(inputs)
@@ -260,13 +269,15 @@ class ModuleReference(Reference):
             raise ValueError("in eager mode the module computes something else than scripted")
         positional, keywords = self.arguments(inputs, torch.float64)
         before = torch.get_default_dtype()
+        wide = keep_wide() if self.half else contextlib.nullcontext()
         torch.set_default_dtype(torch.float64)  # for modules that make constants as they go
         try:
             with torch.no_grad():
                 if rounding is None:
-                    return _own(self._twin(*positional, **keywords), self.case.says.script)
+                    with wide:
+                        return _own(self._twin(*positional, **keywords), self.case.says.script)
                 moved = contextlib.nullcontext() if rounding.given else self._weights_moved(rounding)
-                with moved, rounds(rounding):
+                with moved, rounds(rounding), wide:
                     result = self._twin(*positional, **keywords)
                 return _own(result, self.case.says.script)
         finally:

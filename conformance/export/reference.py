@@ -42,6 +42,8 @@ class Reference(ABC):
         """The same for all references that share their parameters."""
         self.changed_by_calls: list[str] = []
         """The names of what calls were seen to change in the module, and had put back."""
+        self.half: str | None = None
+        """The dtype of 16 bits that is computed in besides those of the inputs, once ``find_half`` has found it."""
         self.forget_calls()
 
     def forget_calls(self) -> None:
@@ -69,6 +71,12 @@ class Reference(ABC):
 
         With ``rounding`` every weight, constant and result of an operator is off by it, where that can be had.
         """
+
+    def find_half(self, inputs: Mapping[str, Array]) -> str | None:
+        """Return the dtype of 16 bits that is computed in, and have ``oracle`` compute without it.
+
+        None where there is none, or nobody knows."""
+        return None
 
     @abstractmethod
     def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:

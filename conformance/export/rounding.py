@@ -131,9 +131,9 @@ def _drift(values: np.ndarray[Any, Any], partial: bool) -> np.ndarray[Any, Any]:
     return np.maximum.accumulate(sizes, -1) if partial else sizes.max(-1, keepdims=True)
 
 
-LARGEST = {11: 65504.0, 24: float(np.finfo(np.float32).max)}
+LARGEST = {8: 3.3895313892515355e38, 11: 65504.0, 24: float(np.finfo(np.float32).max)}
 """The largest number of a format, by its bits (the significand's, with the one that is implied)."""
-UNDERFLOW = {11: (-14, -24), 24: (-126, -126)}
+UNDERFLOW = {8: (-126, -133), 11: (-14, -24), 24: (-126, -126)}
 """By the bits of a format: below which power of two numbers have fewer bits, and the power that is their unit.
 
 Below its normal numbers float32 is taken to have none: processors and kernels are free to flush them to zero, and a
@@ -182,8 +182,11 @@ def uneven(rng: np.random.Generator, signs: Any) -> Any:
     return signs * rng.integers(1, MOST_UNITS, size=signs.shape, endpoint=True)
 
 
-def bits_of(dtypes: list[str]) -> int | None:
-    """The bits that a module computes with whose inputs have these NumPy dtypes; None where float64 is no better."""
+def bits_of(dtypes: list[str], half: str | None = None) -> int | None:
+    """The bits that a module computes with whose inputs have these NumPy dtypes, and that has a ``half`` inside; None
+    where float64 is no better."""
+    if half is not None:
+        return {"float16": 11, "bfloat16": 8}[half]
     floats = {dtype for dtype in dtypes if dtype.startswith("float")}
     if "float64" in floats:
         return None
