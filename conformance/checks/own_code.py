@@ -7,6 +7,7 @@ module is run and then exported with the same inputs, and its Python is watched,
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 import traceback
@@ -95,7 +96,11 @@ def _called(operator: str) -> str:
 def raising(run: ExportedCell, error: BaseException) -> list[str]:
     """Return the function by way of which an export has failed and PyTorch by itself does not go, unless the case
     declares it."""
-    places = [(place.tb_frame, place.tb_lasti) for cause in causes(error) for place in _steps_of(cause)]
+    places = [
+        (place.tb_frame, _instruction(place.tb_frame.f_code, place.tb_lasti))
+        for cause in causes(error)
+        for place in _steps_of(cause)
+    ]
     own = [(frame, step) for frame, step in places if _is_own(frame.f_code.co_filename)]
     if not own:
         return []
@@ -124,6 +129,12 @@ def _steps_of(error: BaseException) -> Iterator[TracebackType]:
     while place is not None:
         yield place
         place = place.tb_next
+
+
+def _instruction(code: CodeType, step: int) -> int:
+    """Return where the instruction of a step begins. From CPython 3.11 on an error in a function of Python is placed
+    at the end of the caches behind the instruction that called it."""
+    return max((one.offset for one in dis.get_instructions(code) if one.offset <= step), default=step)
 
 
 def turn(run: ExportedCell, inputs: Inputs) -> Own | None:
