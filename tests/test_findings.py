@@ -93,6 +93,8 @@ TWO = [
     ({"stage": "run", "error": "Fail", "fault": "runtime", **at(3, "onnxruntime/session.py", own=False)},) * 2,
     (FROZEN, {"operator": {**FROZEN["operator"], "line": "beside.py:8"}}),
     ({"own_code": ["beside.Own.symbolic"], **at(9)}, {"own_code": ["beside.Own.symbolic"], **at(9, "net/beside.py")}),
+    [raised("ValueError", f"inferred a static shape of {size} for dimension inputs['x'].shape[{axis}]",
+            at(3, LINE, own=False), exporter="dynamo") for size, axis in ((3, 0), (4, 2))],
 ]  # fmt: skip
 """Cells of two cases that come to two findings: another line, another text, or a line to which many causes come."""
 

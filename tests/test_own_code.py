@@ -147,7 +147,8 @@ def test_own_code_that_raises_is_named_and_no_line_that_pytorch_runs_too(bench):
     assert record.own_code == ["beside.Raises.symbolic"]
     unsupported = bench.run(say("forward: torch.asinh(x)", 'inputs: {x: "float32[3]"}'), check="export")
     assert (unsupported.stage, unsupported.own_code) == ("export", [])
+    # torch.cond is a function of Python, which raises when it is traced
     python = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return "
-    python += "torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))\n"  # a function of Python, which raises when traced
+    python += "torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))\n"
     traced = bench.run(say(module_of("Net"), EXPORTS["torchscript"]), python, check="export")
     assert (traced.stage, traced.fault, traced.own_code) == ("export", "exporter", [])

@@ -210,7 +210,8 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
         return None
     at, text = f"{place['file']}:{place['line']}", said(str(record.get("reason") or ""), error)
     if not place.get("own"):
-        return Key(component, "", "line", at, text) if component in ("exporter", "precision") else None
+        shared = component in ("exporter", "precision") and not _OF_INPUTS.search(text)
+        return Key(component, "", "line", at, text) if shared else None
     at = beside(record, at)
     if record.get("signal"):  # whose fault it seems to be hangs on the stage at which it came
         return Key("case", "", "line", at, error)
@@ -219,6 +220,8 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
     return Key(component, "", "line", at, text)
 
 
+_OF_INPUTS = re.compile(r"\b(?:L|inputs|args|kwargs)\['")
+"""How torch.export names an input of the module: such a text is about what that module does with it."""
 _BRANCH = "control flow on data"
 
 
