@@ -306,6 +306,21 @@ def test_a_kernel_that_gives_the_wrong_infinity_is_found(tmp_path):
         assert [place.operator for place in walk(file, (), inputs).parted] == ["Reciprocal"]
 
 
+def test_a_wrong_kernel_is_sought_only_among_nodes_that_the_failing_output_depends_on(tmp_path):
+    """Two outputs share a node, and a body reads one from around it; the other output's own kernel is wrong too."""
+    branch = "{name} () => (float[a, b] {name}) {{ {name} = Mul (t, t) }}"
+    branches = f"then_branch = {branch.format(name='p')}, else_branch = {branch.format(name='q')}"
+    body = f"s = Sin (x) t = Cos (s) u = Tan (s) y = Relu (u) z = If (c) <{branches}>"
+    graph = f"(float[a, b] x) => (float[a, b] y, float[a, b] z) {{ {body} }}"
+    file = saved(tmp_path, graph, c=np.array(True))
+
+    def parted(*failing: int) -> list[str]:
+        return [place.operator for place in walk(file, (), X, failing).parted]
+
+    with wrong("Cos"), wrong("Tan"):
+        assert (parted(0), parted(1), parted(0, 1), parted()) == (["Tan"], ["Cos"], ["Cos", "Tan"], ["Cos", "Tan"])
+
+
 def test_a_wrong_kernel_is_no_loss_of_the_export(bench):
     with wrong("Cos"):
         record = bench.run(OPEN.format(forward="torch.cos(torch.sin(x))"))

@@ -97,8 +97,10 @@ def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop:
         return None
     if stop.error in ("WrongCount", "WrongLength", "WrongDtype"):
         return None
+    worst = getattr(stop, "worst", None)
+    failing = () if worst is None else (worst.output, *worst.together)
     walked = or_else(
-        None, lambda: aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)
+        None, lambda: aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs, failing), WALK_SECONDS)
     )
     if walked is None:
         return None

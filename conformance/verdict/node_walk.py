@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from conformance.compare.close import Limit, differs
 from conformance.compare.nudge import largest_movement, to_neighbours
 from conformance.errors import attempt, or_else
 from conformance.onnxgraph.cut import Nodes
-from conformance.onnxgraph.reads import OWN, copy_of, line_of, needs, operator_of, opset_of
+from conformance.onnxgraph.reads import OWN, copy_of, first_output, line_of, needs, operator_of, opset_of
 from conformance.records.explanation import NodeByNode
 from conformance.runtimes import opener, registry
 from conformance.verdict.operator_rules import broken_by
@@ -94,8 +94,13 @@ class Walked:
     """What ONNX's checker and inference of shapes refuse the model for at the sizes of the example."""
 
 
-def walk(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> Walked:
-    """Walk once with ONNX Runtime's values, and again with those of others where they part."""
+def walk(
+    model: Path, libraries: Sequence[str], inputs: Mapping[str, Array], failing: Collection[int] = ()
+) -> Walked:  # fmt: skip
+    """Walk once with ONNX Runtime's values, and again with those of others where they part.
+
+    With ``failing``, the numbers of outputs, only nodes are compared on which one of these depends.
+    """
     import onnx
 
     walked = Walked()
@@ -105,7 +110,14 @@ def walk(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> 
     walked.count = sum(node.op_type not in ("Constant", "Identity") for node in nodes)
     with tempfile.TemporaryDirectory() as folder:
         kernels = _Kernels(nodes, libraries, Path(folder))
-        walked.first = _chain(nodes, inputs, lambda node, values: _compared(kernels, walked, node, values))
+        matter = _leading_to(nodes, failing)
+
+        def compared(node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+            if first_output(node) in matter:
+                return _compared(kernels, walked, node, values)
+            return kernels.maybe(FIRST, node, values)
+
+        walked.first = _chain(nodes, inputs, compared)
         if walked.parted and walked.first is not None:
             walked.second = _chain(nodes, inputs, kernels.by_others)
     return walked
@@ -134,6 +146,18 @@ def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
     error = attempt(check)
     refused = isinstance(error, onnx.checker.ValidationError | onnx.shape_inference.InferenceError)
     return str(error).strip().splitlines()[0] if refused else None
+
+
+def _leading_to(nodes: Nodes, failing: Collection[int]) -> set[str]:
+    """Return the tensors on which these outputs of the model depend, themselves included; all where none is given."""
+    every = list(nodes)
+    named = {nodes.outputs[output] for output in failing if output < len(nodes.outputs)}
+    if not named:
+        return {first_output(node) for node in every}
+    for node in reversed(every):
+        if named & {*node.output}:
+            named |= {first_output(node), *needs(node)}
+    return named
 
 
 _Compute = Callable[["NodeProto", Mapping[str, Any]], "list[Any] | None"]
