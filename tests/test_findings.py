@@ -62,6 +62,8 @@ ONE = [
      ("b", raised("TorchExportError", "TorchExportError, caused by KeyError: 'gate' (beside.py:9)", at(9),
                   exporter="dynamo"))],
     [(name, raised("KeyError", KEY.format(ord(name)), at(3, LINE, own=False))) for name in "ab"],
+    [("a", {"stage": "run", "error": error, "runtime": runtime, "operator": {"operator": "aten.view"}})
+     for runtime, error in (("onnxruntime", "Fail"), ("onnx-reference", "ValueError"))],
     [("a", FROZEN), ("b", {**FROZEN, "fault": None, "operator": {**FROZEN["operator"], "operator": "aten.sin"}}),
      ("c", {**REFUSED, "exporter": "dynamo"})],
 ]  # fmt: skip

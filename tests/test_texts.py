@@ -93,7 +93,7 @@ def test_a_file_that_joins_texts_in_another_order_is_found_and_both_texts_are_sh
 @pytest.mark.parametrize(("said", "error"), [
     ("inputs: {x: {type: 'string[n, 2]', values: {choice: [1, 2]}}}", "values of texts are texts"),
     ("inputs: {x: {type: 'string[n, 2]', values: {texts: []}}}", "texts: 0 are given, at least 1 are needed"),
-    ("inputs: {x: {type: 'string[n, 2]', values: {texts: [1]}}}", "string"),
+    ("inputs: {x: {type: 'string[n, 2]', values: {texts: [1]}}}", "texts has to be text, not 1"),
 ])  # fmt: skip
 def test_values_of_another_kind_are_refused(tmp_path, said, error):
     with pytest.raises(Exception, match=error):

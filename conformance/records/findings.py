@@ -38,7 +38,7 @@ class Key(NamedTuple):
     """What ``of`` is: pass, code, operator, error, entry, or case."""
     of: str
     kind: str
-    """``values``, or the name of an error."""
+    """``values``, ``stops``, or the name of an error."""
 
 
 @dataclass
@@ -132,6 +132,8 @@ def key_of(record: Mapping[str, Any]) -> Key:
     kind = "values" if error in VALUES else error
     component, which = _component(record)
     by, of = _subject(record, component)
+    if by == "operator" and component == "exporter" and record.get("stage") in ("load", "run"):
+        kind = "stops"  # each runtime with an error of its own
     captured = _captured(record) if by == "operator" else None
     if captured is not None:
         return captured
