@@ -22,7 +22,9 @@ BODY = module_of("Net", shape="batch, 32")
 
 
 def test_what_a_runtime_rounds_otherwise_in_16_bits_is_right_and_the_record_says_so(bench):
-    record = bench.run(BODY, HALF)
+    """By half of what a number of 16 bits is rounded by, on whatever processor."""
+    with wrong_runtime(lambda inputs, outputs: [outputs[0] * np.float32(1 + 2**-12)], *ANY_OPTIMIZER):
+        record = bench.run(BODY, HALF)
     assert verdict(record) == PASSED and record.examples > 0
     (warned,) = [one for one in record.warnings if one["name"] == "half"]
     assert warned["error"] == "float16" and "compared by the tolerance of that" in warned["text"]

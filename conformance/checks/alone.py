@@ -94,10 +94,8 @@ def believed(record: Record, alone: Record, before: record_types.After) -> Recor
     """
     if _is_red(alone):
         return alone
-    if (
-        alone.undecided and f"({record.error})" in f"{alone.reason}"
-    ):  # it differs alone too, and nobody knows who is wrong
-        return record
+    if alone.undecided and f"({record.error})" in f"{alone.reason}":
+        return record  # alone it differs too, and nobody knows who is wrong
     record.after = {**before, "stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
     record.status, record.error = "failed", "OnlyAfter"

@@ -118,7 +118,7 @@ def _reach(verify: OfPyTorch, inputs: Inputs, exact: list[Array]) -> list[float]
     """
     moved = verify.conditioning(inputs, [], exact)
     reach = [0.0] * len(exact) if moved is None else [float(each.max(initial=0.0)) for each in moved]
-    bits = bits_of([str(array.dtype) for array in inputs.values()])
+    bits = bits_of([str(array.dtype) for array in inputs.values()], verify.reference.half)
     for seed in range(ROUNDINGS if bits is not None else 0):
         far = verify.reference.oracle(inputs, Rounding(bits or 0, seed, COARSER))
         for output, (true, at_far) in enumerate(zip(exact, far or [], strict=False)):

@@ -223,7 +223,7 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
 
 
 _OF_INPUTS = re.compile(r"\b(?:L|inputs|args|kwargs)\['")
-"""How torch.export names an input of the module: such a text is about what that module does with it."""
+"""The name of an input in a message of torch.export, which then is about what that one module does with it."""
 _BRANCH = "control flow on data"
 
 
