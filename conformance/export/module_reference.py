@@ -16,7 +16,7 @@ from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, attempt
 from conformance.export.build_module import build, compile_script
-from conformance.export.half_inside import HALVES, keep_wide, note_halves
+from conformance.export.half_inside import HALVES, keep_wide
 from conformance.export.other_kernels import Way, note_operators, other_ways
 from conformance.export.output_layout import array_of, layout_of, tensors_of
 from conformance.export.passed_inputs import Passing
@@ -203,7 +203,7 @@ class ModuleReference(Reference):
         return None
 
     def find_half(self, inputs: Mapping[str, Array]) -> str | None:
-        noted = note_halves()
+        noted = note_operators()
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         self.half = next((name for name in HALVES if name in noted.dtypes), None)
         if self.half is not None and self._uncalled is not None:

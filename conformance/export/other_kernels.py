@@ -68,8 +68,8 @@ def other_ways(operators: Collection[str], *, special: bool) -> list[Way]:
 
 
 def note_operators(shapes: Collection[tuple[int, ...]] = ()) -> Any:
-    """Return a context that notes the ``names`` of the operators that are called, and those of their ``results`` that
-    are floats of one of these ``shapes``, as arrays."""
+    """Return a context that notes the ``names`` of the operators that are called, the ``dtypes`` of the floats that
+    they give, and those of their ``results`` that are floats of one of these ``shapes``, as arrays."""
     return _modes().Notes(shapes)
 
 
@@ -124,14 +124,16 @@ def _modes() -> _Modes:
         def __init__(self, shapes: Collection[tuple[int, ...]]) -> None:
             super().__init__()
             self.names: set[str] = set()
+            self.dtypes: set[str] = set()
             self.results: list[Any] = []
             self._shapes = shapes
 
         def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             self.names.add(str(func).rpartition(".")[0])
             result = func(*args, **kwargs)
-            for leaf in tree_leaves(result) if self._shapes else ():
-                if is_float(leaf) and tuple(leaf.shape) in self._shapes:
+            for leaf in filter(is_float, tree_leaves(result)):
+                self.dtypes.add(f"{leaf.dtype}".removeprefix("torch."))
+                if tuple(leaf.shape) in self._shapes:
                     self.results.append(leaf.detach().double().numpy().copy())
             return result
 
