@@ -275,7 +275,7 @@ class CellRun:
     def _put(self, model: Serialized, facts: Facts, seconds: dict[str, float]) -> Stored:
         """Keep the exported model, or have it for this process alone."""
         observed = self.keeping.observe()
-        if observed is not None and not observed.fleeting:
+        if observed is not None and observed.lasts:
             return self.keep_model(model, facts, seconds, observed, {"warned": self.warned})
         told = {"warned": self.warned}
         stored = Store(self.settings.store).put(self.key, model, facts, seconds, told, keep=False)
@@ -300,7 +300,7 @@ class CellRun:
 
         def new_place() -> str | None:
             observed = keeping.observe()
-            if observed is None or observed.fleeting:
+            if observed is None or not observed.lasts:
                 return None
             Results(index, keeping.home).put(name, place_of(name, observed), observed)
             return place_of(name, observed)

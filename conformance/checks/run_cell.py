@@ -21,7 +21,7 @@ from conformance.checks.fidelity import check_fidelity
 from conformance.checks.latency import check_latency
 from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
-from conformance.depends.gathering import keep_in, observe
+from conformance.depends.gathering import keep_in, note_named, observe
 from conformance.depends.results import depends_of, note_last
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
@@ -61,6 +61,8 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
     fence = Fence() if fence is None else fence
     fence.begin()
     with uses.of_case((cell.case.file, cell.case.name)):
+        if settings.observe:
+            note_named(cell.case)
         with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
             numeric_settings.seed(cell.case.says.seed)
             CHECKS[cell.check](run)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from conformance.disk.value_store import KeptValues
+from conformance.worker.uses.first_states import SETTLED
 
-SETTLED = 2 * 10**9
-"""Nanoseconds after which another change of a file has another time: within them its content is read again."""
 LARGE = 2**20
 """Bytes from which a hash is kept on disk, for other processes."""
 _known: dict[str, tuple[tuple[int, ...], bytes]] = {}

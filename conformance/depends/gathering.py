@@ -14,7 +14,7 @@ from conformance.case.words import Exporter
 from conformance.depends import contents, lowering_functions, lowerings, packages
 from conformance.depends.installed import own_roots
 from conformance.depends.inventory import Named, named
-from conformance.depends.observed_dependencies import NOBODY, Now, Observed, fact, variable
+from conformance.depends.observed_dependencies import CHANGED, NOBODY, Now, Observed, fact, variable
 from conformance.depends.static_imports import prefixes
 from conformance.errors import or_else
 from conformance.worker import scratch, uses
@@ -38,6 +38,17 @@ def rest_on(case: Case, exporter: Exporter | None, known: Observed) -> None:
     key = (case.file, case.name, exporter)
     before = _rests.get(key)
     _rests[key] = known if before is None else before.and_also(known)
+
+
+def note_named(case: Case) -> None:
+    """Note the state of the files that a case names before any of it runs: compiled code may read them unseen."""
+    home = case.folder.resolve()
+    mentions = list(named(case))
+    for file in _named_data(mentions, home):
+        uses.note_file(file)
+    for mention in mentions:
+        if mention.pattern:
+            uses.note_folder(str(home / mention.text))
 
 
 def observe(case: Case, exporter: Exporter | None, ignored: Collection[Path] = ()) -> Observed | None:
@@ -94,11 +105,16 @@ def _observed(case: Case, exporter: Exporter | None, ignored: Collection[Path]) 
     now = Now(home)
     called = lowerings.called_by((case.file, case.name), exporter) if exporter is not None else set()
     inner = {_installed_label(file): found for file, found in lowerings.parts(called).items()}
+    files = _folded({name: now.file(name) for name in sorted(known.files)}, now)
+    folders = {name: now.folder(name) for name in sorted(known.folders)}
+    # after all hashes are taken, since a file may be written to while they are
+    used_files = (*known.files, *known.parts, *known.missing)
+    changed = known.changed | {name for name in used_files if uses.has_changed(now.place(name))}
     return Observed(
-        files=_folded({name: now.file(name) for name in sorted(known.files)}, now),
-        parts={**inner, **known.parts},
-        folders={name: now.folder(name) for name in sorted(known.folders)},
-        missing=tuple(sorted(known.missing)),
+        files=files | dict.fromkeys(changed, CHANGED),
+        parts={**inner, **{name: parts for name, parts in known.parts.items() if name not in changed}},
+        folders={name: CHANGED if uses.has_other_names(now.place(name)) else held for name, held in folders.items()},
+        missing=tuple(sorted(known.missing - changed)),
         modules={place: " ".join(sorted(names)) for place, names in sorted(known.modules.items())},
         packages=packages.of_files(_installed(used)),
         lowerings={exporter: lowerings.registrations(exporter)} if called and exporter is not None else {},
@@ -174,6 +190,7 @@ class _Gathering:
         self.missing: set[str] = set()
         self.modules: dict[str, set[str]] = {}
         self.parts: dict[str, dict[str, str]] = {}
+        self.changed: set[str] = set()
 
     def label(self, path: str) -> str:
         near = path.startswith(self._near) or f"{path}{os.sep}" in self._near
@@ -205,10 +222,11 @@ class _Gathering:
         if entry.file == "" and entry.name in _BUILT_IN:
             return
         for place in entry.places:
-            if entry.file and entry.file.startswith((f"{place}{os.sep}{leaf}{os.sep}", f"{place}{os.sep}{leaf}.")):
-                return
-            if self.counts(os.path.join(place, leaf)) and not self._now.module(place, leaf):  # noqa: PTH118
+            hiding = os.path.join(place, leaf)  # noqa: PTH118
+            if self.counts(hiding) and not self._now.module(place, leaf):
                 self.modules.setdefault(self.label(place), set()).add(leaf)
+            elif self.counts(hiding):
+                self.changed.add(self.label(hiding))  # it was made since, and is what a next run imports
         if entry.file is None and "." not in entry.name:
             self.modules.setdefault(NOBODY, set()).add(entry.name)
 

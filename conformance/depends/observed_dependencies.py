@@ -10,7 +10,6 @@ import platform
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,12 @@ from conformance.depends.contents import of_text, short
 from conformance.depends.fingerprint import change
 from conformance.depends.lowering_functions import AS_IT_IS
 from conformance.records.processor import cpu
+from conformance.worker import uses
 
 NOBODY = "*"
 NOT_THERE = "not there"
+CHANGED = "changed while it was used"
+"""In place of a hash, which would not say what was read; equal to none."""
 _FOLDER = "a folder"
 
 FACTS: Mapping[str, Callable[[], object]] = {
@@ -61,6 +63,12 @@ class Observed:
     """Facts of the host that were read."""
     fleeting: tuple[str, ...] = ()
     """What is another at each run, or cannot be observed: no result that depends on it is kept."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether a result that depends on all this may be kept: nothing of it is another at each run, and nothing
+        was changed while it was used."""
+        return not self.fleeting and CHANGED not in {*self.files.values(), *self.folders.values()}
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, without what is empty."""
@@ -192,8 +200,7 @@ class Now:
                 return importlib.util.find_spec(name) is not None
             except (ImportError, ValueError):
                 return False
-        file = os.path.join(self.place(place), name)  # noqa: PTH118
-        return any(os.path.lexists(f"{file}{ending}") for ending in ("", ".py", ".pyc", *EXTENSION_SUFFIXES))
+        return uses.has_module(self.place(place), name)
 
     def package(self, name: str) -> str:
         return packages.now(name) or NOT_THERE

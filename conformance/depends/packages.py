@@ -19,9 +19,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from conformance.depends.contents import SETTLED, content, of_text, remembered
+from conformance.depends.contents import content, of_text, remembered
 from conformance.depends.installed import is_installed
 from conformance.records.environment import versions
+from conformance.worker.uses.first_states import SETTLED
 
 _NO_CODE = (".pyc", ".pyi", ".h", ".hpp", ".cuh", ".cmake", ".a")
 """Endings of files that no running code reads."""

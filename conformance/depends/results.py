@@ -44,8 +44,8 @@ class Results:
         return None
 
     def put(self, key: str, value: Any, observed: Observed) -> None:
-        """Keep a value, but none that depends on what is another at each run."""
-        if observed.fleeting:
+        """Keep a value, but none that depends on what is another at each run, or was changed meanwhile."""
+        if not observed.lasts:
             return
         told = observed.as_dict()
         others = [entry for entry in self._variants(key) if entry[0] != told]

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import ModuleType
 
 from conformance.worker.uses import events, observed_imports, unaudited_calls
+from conformance.worker.uses.first_states import has_changed, has_other_names, note_file, note_folder
 from conformance.worker.uses.notes import NOTES, Import, Used, count, note_use, noting
 from conformance.worker.uses.whose import (
     EVERYWHERE,
@@ -31,6 +32,7 @@ from conformance.worker.uses.whose import (
     absolute,
     file_of,
     file_of_module,
+    has_module,
     is_of_a_library,
     is_site,
     kind_of,
@@ -39,8 +41,29 @@ from conformance.worker.uses.whose import (
 )
 
 __all__ = [
-    "INSTALLED", "USER", "Import", "Used", "begin", "begun", "count", "file_of", "imported_by", "is_of_a_library",
-    "is_site", "kind_of", "names_module", "of_case", "reads", "settle", "so_far", "variables_at_first",
+    "INSTALLED",
+    "USER",
+    "Import",
+    "Used",
+    "begin",
+    "begun",
+    "count",
+    "file_of",
+    "has_changed",
+    "has_module",
+    "has_other_names",
+    "imported_by",
+    "is_of_a_library",
+    "is_site",
+    "kind_of",
+    "names_module",
+    "note_file",
+    "note_folder",
+    "of_case",
+    "reads",
+    "settle",
+    "so_far",
+    "variables_at_first",
     "watch_libraries",
 ]  # fmt: skip
 
@@ -112,6 +135,7 @@ def names_module(name: str) -> None:
 def reads(file: str) -> None:
     """Note that compiled code is about to read a file on behalf of the case."""
     with noting:
+        note_file(absolute(file))
         note_use("read", absolute(file), None)
 
 

@@ -11,6 +11,7 @@ from threading import get_ident
 from types import CodeType
 from typing import Any
 
+from conformance.worker.uses import first_states
 from conformance.worker.uses.callers import asking_user, calling_user, user_at
 from conformance.worker.uses.notes import NOTES, WITHIN, note_use
 from conformance.worker.uses.whose import USER, absolute, kind_of, source_of
@@ -39,9 +40,10 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if thread in WITHIN:
         return
     WITHIN.add(thread)
+    refused: OSError | None = None
     try:
         if event == "open":
-            _opened(*arguments[:3])
+            refused = _opened(*arguments[:3])
         elif event == "exec":
             _executed(arguments[0])
         elif event == "import":
@@ -59,41 +61,50 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
             if not frame.f_code.co_filename.startswith("<frozen importlib"):
                 user = user_at(frame)
                 if user is not None:
-                    note_use("listed", absolute(arguments[0] if arguments[0] is not None else "."), user)
+                    folder = absolute(arguments[0] if arguments[0] is not None else ".")
+                    first_states.note_folder(folder)
+                    note_use("listed", folder, user)
     except (TypeError, ValueError):  # arguments that the function itself refuses: nothing is used
         return
     except Exception:  # whatever a path of the user's raises: the use is lost, and so no result is kept
         NOTES.lost = True
     finally:
         WITHIN.discard(thread)
+    if refused is not None:
+        raise refused
 
 
-def _opened(path: Any, mode: str | None, flags: int | None) -> None:
+def _opened(path: Any, mode: str | None, flags: int | None) -> OSError | None:
+    """Note that a file is opened; return the error at which Python has to read another in its place."""
     if isinstance(path, int):
-        return
+        return None
     frame = sys._getframe(2)
     name = absolute(path)
     if isinstance(flags, int) and flags & _WRITING and not (mode and mode.startswith("r")):
         if NOTES.case is not None and (not os.path.exists(name) or flags & os.O_TRUNC):  # noqa: PTH110
             NOTES.written.add(name)
-        return
+        return None
     if name.startswith(_MEMORY):
         # packages look at the host as they are imported, as psutil does at /proc/stat, and few results depend on it
         user = asking_user(frame) if name == "/proc/cpuinfo" else calling_user(frame)
         if user is not None and not name.startswith("/dev/null"):
             note_use("fact" if name == "/proc/cpuinfo" else "fleeting", "cpu" if "cpuinfo" in name else name, user)
-        return
+        return None
     importing = frame.f_code.co_filename.startswith("<frozen importlib")
     if importing and kind_of(name) != USER:
-        return  # imports say what is loaded of distributions
+        return None  # imports say what is loaded of distributions
     if "<" in name or "__editable__" in name or frame.f_globals.get("__name__") == "tokenize":
-        return  # lines of source for a traceback
+        return None  # lines of source for a traceback
     user = user_at(frame)
     if user is None and kind_of(name) != USER:
-        return
+        return None
+    if importing and first_states.is_doubtful(name):
+        return first_states.refusal(name)
     if user is not None and not os.fsdecode(path).startswith(os.sep):
         note_use("fact", "cwd", user)
+    first_states.note_file(source_of(name))
     note_use("read", source_of(name), user)
+    return None
 
 
 def _executed(code: Any) -> None:

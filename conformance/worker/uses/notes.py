@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import contextlib
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from threading import get_ident
 
 Note = tuple[str, str]
 """What happened, and to what: ``("read", "/data/table.csv")``."""
+State = tuple[tuple[int, ...], bytes] | None
+"""Of a file what the file system says of it, and the SHA-256 of its content where that alone does not tell a change;
+None where there is no file."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class Import:
     file: str | None
     """The file that it was found in; "" for a module without a file, None where it was not found."""
     places: tuple[str, ...]
-    """The folders in which it was looked for."""
+    """The folders in which it was looked for before, and not found."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,10 @@ class Notes:
     written: set[str] = field(default_factory=set)
     set: set[str] = field(default_factory=set)
     """Variables that the user's code set."""
+    first_states: dict[str, State] = field(default_factory=dict)
+    """By path the state of a file when it was first used in this process."""
+    first_names: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By path the names in a folder when it was first listed."""
     before: frozenset[str] = frozenset()
     """The user's files that were loaded before any case."""
     base: frozenset[str] = frozenset()
@@ -71,6 +80,19 @@ class Notes:
 NOTES = Notes()
 WITHIN: set[int] = set()
 """The threads that are about to note something; what they do for that is nobody's use."""
+
+
+@contextlib.contextmanager
+def unnoted() -> Iterator[None]:
+    """Make what this thread does inside the block nobody's use."""
+    thread = get_ident()
+    outer = thread in WITHIN
+    WITHIN.add(thread)
+    try:
+        yield
+    finally:
+        if not outer:
+            WITHIN.discard(thread)
 
 
 class _Noting:

@@ -6,6 +6,7 @@ import builtins
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable
 from types import ModuleType
@@ -13,9 +14,16 @@ from typing import Any
 
 from conformance.errors import or_else
 from conformance.worker.uses.callers import user_at
-from conformance.worker.uses.notes import NOTES, Import, noting
+from conformance.worker.uses.notes import NOTES, Import, noting, unnoted
 from conformance.worker.uses.unaudited_calls import READERS, watch_reader
-from conformance.worker.uses.whose import USER, absolute, file_of_module, kind_of, source_of
+from conformance.worker.uses.whose import (
+    USER,
+    absolute,
+    file_of_module,
+    has_module,
+    kind_of,
+    source_of,
+)
 
 _import = builtins.__import__
 _import_module = importlib.import_module
@@ -66,7 +74,8 @@ def watch() -> None:
             if by is not None:
                 with noting:
                     file = None if found is None else found.origin if found.has_location else ""
-                    entry = Import(name, file and source_of(file), _places(name))
+                    file = file and source_of(file)
+                    entry = Import(name, file, _places(name, file))
                     NOTES.imports.setdefault(source_of(by), {})[name, entry.file] = entry
                     NOTES.count += 1
 
@@ -102,15 +111,22 @@ def imported(by: str, name: str, globals: Any, fromlist: Iterable[str] | None, l
             file = None if module is None else file_of_module(module) or ""
             if (full, file) not in kept:
                 NOTES.count += 1
-                kept[full, file] = Import(full, file, _places(full) if kind_of(by) == USER else ())
+                kept[full, file] = Import(full, file, _places(full, file) if kind_of(by) == USER else ())
 
 
 def _has(module: ModuleType | None, name: str) -> bool:
     return or_else(False, lambda: hasattr(module, name))  # a lazy module raises what its own import raises
 
 
-def _places(name: str) -> tuple[str, ...]:
-    """The folders in which a module of that name is looked for."""
-    above = name.rpartition(".")[0]
-    places: Any = sys.path if not above else getattr(sys.modules.get(above), "__path__", ())
-    return tuple(absolute(place or ".") for place in places if "__editable__" not in place)
+def _places(name: str, file: str | None) -> tuple[str, ...]:
+    """The folders in which a module of that name, found in a file, is looked for before, and that have none."""
+    above, _, leaf = name.rpartition(".")
+    searched: Any = sys.path if not above else getattr(sys.modules.get(above), "__path__", ())
+    places = []
+    with unnoted():
+        for place in (absolute(place or ".") for place in searched if "__editable__" not in place):
+            if file and file.startswith((f"{place}{os.sep}{leaf}{os.sep}", f"{place}{os.sep}{leaf}.")):
+                break
+            if not has_module(place, leaf):
+                places.append(place)
+    return tuple(places)

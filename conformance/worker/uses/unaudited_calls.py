@@ -13,6 +13,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
+from conformance.worker.uses import first_states
 from conformance.worker.uses.callers import asking_user, calling_user, user_at
 from conformance.worker.uses.notes import NOTES, WITHIN, note_use, noting
 from conformance.worker.uses.whose import USER, absolute, kind_of
@@ -152,6 +153,7 @@ def watch_reader(module: Any, name: str) -> None:
     def note(frame: FrameType, arguments: tuple[Any, ...]) -> None:
         if arguments:
             user = user_at(frame)
+            first_states.note_file(absolute(arguments[0]))
             note_use("read", absolute(arguments[0]), user)
 
     setattr(module, name, Noted(original, note, module.__name__))
@@ -172,6 +174,7 @@ def _note_status(frame: FrameType, arguments: tuple[Any, ...]) -> None:
     # PyTorch looks whether a file is there before its compiled code opens it
     user = asking_user(frame) or (user_at(frame) if kind_of(path) == USER else None)
     if user:
+        first_states.note_file(path)
         note_use("looked", path, user)
 
 

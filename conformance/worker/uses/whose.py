@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
 _getcwd = os.getcwd
@@ -125,6 +126,12 @@ def package_of(file: str) -> str:
             (f"{file.partition(part)[0]}{part}" for name in SITES if (part := f"{os.sep}{name}{os.sep}") in file), ""
         )
     return file[len(site) :].partition(os.sep)[0].partition(".")[0]
+
+
+def has_module(place: str, name: str) -> bool:
+    """Return whether a folder has a module or a package of that name, compiled ones too."""
+    file = os.path.join(place, name)  # noqa: PTH118
+    return any(os.path.lexists(f"{file}{ending}") for ending in ("", ".py", ".pyc", *EXTENSION_SUFFIXES))
 
 
 def is_of_a_library(value: Any) -> bool:
