@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from conformance.records.death import ENDED
 from conformance.records.environment import environment
 
 
@@ -131,6 +132,15 @@ def interleaved(sides: Mapping[str, Callable[[], object]], repeats: int) -> Timi
         return lambda: seconds_of(run)
 
     return in_turn({name: timed(run) for name, run in sides.items()}, repeats)
+
+
+def process_ended(reason: str | None) -> bool:
+    """Return whether the reason of a record is that its process ended or ran out of time.
+
+    Pages count such records and do not name them: an input that ends or hangs other people's software is for its
+    makers alone.
+    """
+    return ENDED in (reason or "")
 
 
 def table(rows: Iterable[Row]) -> str:

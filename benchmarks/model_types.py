@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import HEAD, Row
+from benchmarks.common import HEAD, Row, process_ended
 from benchmarks.planted import ROOT
 from conformance.case.case_file import load
 from conformance.checks.runner import Runner
@@ -213,7 +213,10 @@ def section(library: str, found: Sequence[Result]) -> str:
 
 
 def _lines(found: Sequence[Result]) -> Iterator[str]:
+    ended = Counter(one.outcome for one in found if process_ended(one.why))
+    for outcome, count in sorted(ended.items()):
+        yield f"| {count}, not named | {outcome} | its process ended, or ran out of {CELL:.0f} s |"
     for one in sorted(found, key=lambda one: (one.outcome, one.module)):
-        if one.outcome != "green":
+        if one.outcome != "green" and not process_ended(one.why):
             why = " ".join(one.why.replace("|", "\\|").replace("`", "'").split())
             yield f"| {one.module} | {one.outcome} | {why[:160]} |"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.accusations.run import Red
+from benchmarks.common import process_ended
 
 FILE = Path(__file__).with_suffix(".yaml")
 VERDICTS = ("real", "false")
@@ -81,6 +82,8 @@ class Judged:
     """The reds of a run with what is known of them."""
 
     reds: list[tuple[Red, Entry | None]]
+    ended: list[Red]
+    """Those at which a process ended or ran out of time: they are counted, and no entry names them."""
     stale: list[tuple[Entry, list[str]]]
     """Entries with those of their names that no red has any more, of a whole run."""
 
@@ -92,13 +95,15 @@ def verdict_of(entry: Entry | None) -> Verdict:
     return "not looked at" if entry is None else entry.verdict
 
 
-def judge(reds: Iterable[Red], entries: Sequence[Entry], *, whole: bool) -> Judged:
+def judge(reds: Sequence[Red], entries: Sequence[Entry], *, whole: bool) -> Judged:
     """Each red with the first entry about it. A run that is not ``whole`` does not say what is out of date."""
-    judged = [(red, next((entry for entry in entries if entry.about(red)), None)) for red in reds]
+    ended = [red for red in reds if process_ended(red.reason)]
+    left = [red for red in reds if not process_ended(red.reason)]
+    judged = [(red, next((entry for entry in entries if entry.about(red)), None)) for red in left]
     stale = []
     for entry in entries if whole else ():
         seen = [red.module for red, known in judged if known is entry]
         gone = [name for name in entry.modules if not fnmatch.filter(seen, name)]
         if gone:
             stale.append((entry, gone))
-    return Judged(judged, stale)
+    return Judged(judged, ended, stale)

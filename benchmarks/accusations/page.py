@@ -53,6 +53,7 @@ def rows_of(seen: Study, entries: Sequence[Entry]) -> Iterator[Row]:
     yield Row("false accusations", str(len(accused)), _names(accused), target="0", met=not accused)
     unknown = judged.of("not looked at")
     yield Row("reds that nobody has looked at", str(len(unknown)), _names(unknown), target="0", met=not unknown)
+    yield Row("reds at which a process ended, which are not named", str(len(judged.ended)), _blamed(judged.ended))
     yield Row(
         "what was looked at and is not red in this run", str(len(judged.stale)),
         ", ".join(name for _, gone in judged.stale[:3] for name in gone),
@@ -70,6 +71,12 @@ def _seeds(seen: Study) -> str:
     earlier = sum(outcome.code != seen.code for outcome in seen.outcomes)
     said += [f"{earlier:,} by an earlier state of the suite"] * bool(earlier)
     return ", ".join([*said, *([f"{seen.left:,} not run"] if seen.left else [])])
+
+
+def _blamed(reds: Sequence[Red]) -> str:
+    """Return who is blamed how often."""
+    counts = Counter(red.fault or "nobody" for red in reds)
+    return ", ".join(f"{who} {count}" for who, count in counts.most_common())
 
 
 def _names(reds: Sequence[Red]) -> str:
@@ -96,7 +103,8 @@ the values that they are made for, integers the range of the sample, all other i
 every regime runs.
 
 A red is a module, an exporter, a runtime, a check, an error and who is blamed. **Real**: what the record says is so,
-which somebody has shown without the suite. **False**: it is not so, or another one is to blame.
+which somebody has shown without the suite. **False**: it is not so, or another one is to blame. Where a process ended
+or ran out of time, a red is counted, and neither named nor judged here.
 """
 SECTION = """{about}
 

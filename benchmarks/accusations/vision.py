@@ -114,7 +114,7 @@ def samples() -> Iterator[Named]:
 def _operator(about: str) -> Sample:
     module, shapes, values = OPERATORS[about]
     given = [torch.rand(shape) if place in values else torch.randn(shape) for place, shape in enumerate(shapes)]
-    # NaN is no place: torchvision's kernel of DeformConv2d reads where an offset says, and the process ends
+    # tensors whose range is declared are places and sizes, which NaN is none of
     specials = [0] if values else None
     return Sample(f"torchvision.ops.{about}", module(), given, values=values, specials=specials)
 

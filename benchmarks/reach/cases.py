@@ -29,6 +29,7 @@ UNDEFINED = (
 """Operators whose outputs are memory as it was found, equal only by chance."""
 AROUND = "PyTorch's tests call it through a function of their own"
 RANDOM = "draws random numbers"
+ENDS = "PyTorch ends the process"
 LATER = frozenset(("module", "clones", "unused", "list", "tuple", "dict", "constant"))
 """What a case file had no words for before any module and any signature could be declared: modules of packages, and
 what forward takes beside tensors, changes and leaves alone."""
@@ -68,7 +69,7 @@ def _one_by_one(worker: Worker, database: Database, name: str, each: int) -> tup
             if not isinstance(answer, Death):
                 break
         if isinstance(answer, Death):
-            found.append(Outcome(name, "not at all", "PyTorch ends the process", answer.how))
+            found.append(Outcome(name, "not at all", ENDS, answer.how))
         else:
             found += answer[0]
             count = answer[1]

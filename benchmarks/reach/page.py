@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.common import HEAD, Row
 from benchmarks.planted import ROOT
 from benchmarks.reach.alike import CASES, Alike, compared
-from benchmarks.reach.cases import EACH, Outcome, study
+from benchmarks.reach.cases import EACH, ENDS, Outcome, study
 from benchmarks.reach.first import STARTS, Reached, reached
 from benchmarks.reach.folder import FILES, SHAPES, milliseconds
 from benchmarks.reach.samples import Database
@@ -41,14 +41,14 @@ class Shares:
         return sum(counted) / self.all
 
     def kinds(self) -> list[tuple[str, str, float, list[str]]]:
-        """Verdict, why, share, and some names, the largest share first."""
+        """Verdict, why, share, and some names, the largest share first; what ends a process is not named."""
         weights: dict[tuple[str, str], float] = {}
         names: dict[tuple[str, str], set[str]] = {}
         for one, weight in self._weighed():
             if one.kind:
                 of = (one.verdict, one.kind)
                 weights[of] = weights.get(of, 0.0) + weight
-                names.setdefault(of, set()).add(one.name)
+                names.setdefault(of, set()).update([] if one.kind == ENDS else [one.name])
         lines = [(*of, weight / self.all, sorted(names[of])) for of, weight in weights.items()]
         return sorted(lines, key=lambda line: (line[0], -line[2]))
 

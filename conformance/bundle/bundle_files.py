@@ -241,7 +241,7 @@ def _check_external(tensor: TensorProto, home: Path, file: Path) -> None:
         check_path(location)
     except Misfit as misfit:
         raise UserError(f"{where}: location {misfit}") from None
-    if "*" in location:  # ONNX Runtime's "*/_ORT_MEM_ADDR_/*" stands for the memory of the process
+    if "*" in location:  # runtimes have such names for what is no file
         raise UserError(f"{where}: location is '{location}', which is no name of a file")
     offset, length = told.get("offset", "0"), told.get("length", "0")
     if not all(number.isascii() and number.isdigit() and len(number) < 20 for number in (offset, length)):

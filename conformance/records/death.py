@@ -20,6 +20,8 @@ _FAULTS = {
 _SENT = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 """Signals that come from elsewhere: from a supervisor, or from the kernel for want of memory."""
 _NO_CRASH = ("Timeout", "OutOfMemory")
+ENDED = "the process ended at stage"
+"""How the reason of a cell begins whose process ended."""
 _UNEXPLAINED = "looking for the smallest example and for who is at fault ended before it was done"
 _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 """How the lines begin that ``faulthandler`` and multiprocessing write of a process that ends."""
@@ -36,7 +38,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     stage = str(death.last.get("stage", "load" if case is None else "declare"))
     record.signal, record.draw = death.how, death.last.get("draw")
     record.examples = int(death.last.get("examples", 0))
-    text = f"the process ended at stage {stage}: {death.how}"
+    text = f"{ENDED} {stage}: {death.how}"
     # Who sent a signal that no process sends itself by mistake is not known.
     fault = None if death.error in _SENT else _FAULTS.get(stage, "harness")
     fail(record, Stopped(stage, death.error, text, fault))

@@ -142,7 +142,7 @@ RUNTIMES = (
         second_opinion=True,
         values_only=True,
         no_witness="conformance.runtimes.openvino:no_witness",
-        # Virtual machines may announce AMX and refuse it: 8-bit convolutions then end the process with SIGILL.
+        # Virtual machines may announce AMX and refuse it, which OpenVINO does not survive.
         witness_environment=(("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI"),),
         absent="conformance.runtimes.openvino:absence",
         packages=("openvino",),

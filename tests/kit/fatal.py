@@ -29,7 +29,7 @@ class Unfamiliar(Exception):
 
 
 def segv() -> None:
-    ctypes.string_at(0)
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def lowers(x: object, *more: object) -> None:

@@ -4,7 +4,6 @@ Each takes a number that is the call's own, and those that end give it back.
 """
 
 import contextlib
-import ctypes
 import mmap
 import os
 import pickle
@@ -43,7 +42,7 @@ def ends(progress: Progress, number: int) -> int:
 
 
 def crashes(progress: Progress, number: int) -> int:
-    ctypes.string_at(0)
+    os.kill(os.getpid(), signal.SIGSEGV)
     return number
 
 

@@ -14,7 +14,7 @@ FLAGS = {
 TYPES = {"dtype", "saturate", "stash_type", "to"}
 """Attributes that say in which type to compute; another one does not load, or is a question of precision."""
 COUNTS = {"num_outputs"}
-"""Attributes that say what the node itself has; a runtime may crash where they do not."""
+"""Attributes that say what the node itself has, so that no other value fits it."""
 COMMUTATIVE = {"Add", "And", "Equal", "Max", "Mean", "Min", "Mul", "Or", "Sum", "Xor"}
 SIBLINGS = [
     ("Add", "Sub"), ("Mul", "Div"), ("Max", "Min"), ("Floor", "Round", "Ceil"), ("Less", "LessOrEqual"),

@@ -78,7 +78,7 @@ def make_log(trt: Any) -> Any:
 def check_cuda(trt: Any, log: Any) -> None:
     """Raise Unavailable where TensorRT cannot use the GPU that the driver knows.
 
-    A builder tells by an error. TensorRT 8.6's runtime, which needs CUDA as well, would end the process with SIGSEGV.
+    A builder is asked before anything else is made: it tells by an error, as not all of TensorRT 8.6 does.
     """
     try:
         trt.Builder(log)

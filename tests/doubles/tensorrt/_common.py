@@ -17,8 +17,8 @@ OTHERS = [recorded.load(f"tensorrt-{one}.json") for one in VERSIONS if one != VE
 TAG = f"TensorRT double {RECORDING['version']}\n".encode()
 
 
-class Crash(BaseException):
-    """Here the real library ends the process with SIGSEGV."""
+class TooEarly(BaseException):
+    """Something is made of TensorRT before a builder was asked whether CUDA starts."""
 
 
 def check_driver(owner: Any) -> None:
@@ -27,7 +27,7 @@ def check_driver(owner: Any) -> None:
     if code:
         say(owner, "WARNING", f"CUDA initialization failure with error: {code}. Please check your CUDA installation")
         if MAJOR == 8 and type(owner).__name__ == "Runtime":
-            raise Crash("CUDA does not start")
+            raise TooEarly("ask a builder first, which says by an error that CUDA does not start")
         raise TypeError("pybind11::init(): factory function returned nullptr")
 
 
