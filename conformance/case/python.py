@@ -82,15 +82,16 @@ class Folder:
             del sys.modules[name]
         sys.modules.update({**self._shared, **self._modules})
         latest, searched = next(reversed(sys.modules)), sys.path.copy()
-        outer, inner = self._searched
-        sys.path[:] = inner if outer == searched else [*map(str, search_roots(self.path)), *searched]
+        begins, inner = self._searched
+        own = [*map(str, search_roots(self.path)), *searched]
+        sys.path[:] = inner if begins == own else own
         if not self._seen:  # modules are loaded once in a process, so files written later do not count
             importlib.invalidate_caches()
             self._seen = True
         try:
             yield self
         finally:
-            self._searched = searched, sys.path.copy()
+            self._searched = own, sys.path.copy()
             sys.path[:] = searched
             # of thousands of modules most cells load none, and what they load comes last
             new = itertools.takewhile(lambda name: name != latest, [*reversed(sys.modules)])
@@ -124,10 +125,8 @@ class Folder:
         """
         if not self.has(name) and name not in sys.modules and importlib.util.find_spec(name) is None:
             near = did_you_mean(name, self._names())
-            text = (
-                f"there is no {display_path(self.path / name)}.py, and no package {name} is installed, or lies in the "
-                f"working directory{near}"
-            )
+            where = "is installed, or lies in the working directory"
+            text = f"there is no {display_path(self.path / name)}.py, and no package {name} {where}{near}"
             raise Stopped("declare", "MissingFile", text, "case")
         return self._imported(name)
 

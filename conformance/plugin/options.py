@@ -102,10 +102,28 @@ class Options:
     def case_paths(self) -> list[Path]:
         if self["cases"]:
             return [Path(path) for path in self["cases"]]
-        for folder in (self.folder, self.config.rootpath):
-            if (folder / "cases").is_dir():
-                return [folder / "cases"]
-        return [self.folder / "cases"]
+        return [next((folder for folder in self._usual() if folder.is_dir()), self._usual()[0])]
+
+    def _usual(self) -> list[Path]:
+        """Return where cases lie unless an option says it, the first first."""
+        return list(dict.fromkeys(folder / "cases" for folder in (self.folder, self.config.rootpath)))
+
+    def without_cases(self) -> str:
+        """Return the sentence about a ``conformance run`` for which there is no case file; empty where there is one,
+        before ``take_case_paths``."""
+        from conformance.case.case_file import case_files, no_case_file
+
+        given = [Path(path) for path in (*(self["cases"] or ()), *self.config.args[1:])]
+        paths = [path for path in given or self._usual() if path.exists()]
+        if case_files(paths):
+            return ""
+        looked = " and ".join(map(str, given or self._usual()))
+        why = (
+            f"{paths[0]}: {no_case_file(paths[0])}"
+            if len(paths) == 1 and paths[0].is_dir()
+            else f"there is no {looked}"
+        )
+        return f"{why}; name case files or folders, or write a first case: conformance new NAME"
 
     def may_need_dynamo(self) -> bool:
         """Return whether several processes may export with dynamo, before the cases are read: whether a case file

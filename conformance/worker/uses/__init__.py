@@ -39,9 +39,9 @@ from conformance.worker.uses.whose import (
 )
 
 __all__ = [
-    "INSTALLED", "USER", "Import", "Used", "absolute", "begin", "begun", "count", "file_of", "imported_by", "is_of_a_library",
-    "is_site", "kind_of", "names_module", "of_case", "reads", "settle", "so_far", "variables_at_first",
-    "watch_libraries",
+    "INSTALLED", "USER", "Import", "Used", "absolute", "begin", "begun", "count", "file_of", "imported_by",
+    "is_of_a_library", "is_site", "kind_of", "names_module", "of_case", "reads", "settle", "so_far",
+    "variables_at_first", "watch_libraries",
 ]  # fmt: skip
 
 _begun = False
