@@ -1,6 +1,7 @@
 """``conformance new`` on modules of strangers: whatever their attributes are, wherever their file lies, and however
 they are named."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -134,6 +135,55 @@ def test_a_class_of_a_package_is_blamed_at_its_own_line_not_torchs(tmp_path, mon
         drafted(tmp_path, "blamed.net.Net")
 
 
+GRAPH = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(4, 3)
+    def forward(self, x, edge_index):
+        y = self.line(x)
+        return torch.zeros_like(y).index_add(0, edge_index[1], y[edge_index[0]])
+class Both(torch.nn.Module):
+    def forward(self, image, ids, other):
+        raise ValueError("never")
+"""
+
+
+def test_the_edges_of_a_graph_are_pairs_of_its_nodes(tmp_path):
+    write(tmp_path, graph=GRAPH)
+    nodes, edges = guesses_in(drafted(tmp_path, "graph.Net").inputs)
+    assert (nodes.type, edges.type) == ("float32[batch, 4]", "int64[2, e]")
+    assert edges.values == {"integers": {"low": 0, "high": "batch - 1"}}
+
+
+def test_all_inputs_that_are_to_be_said_are_named_by_what_they_may_be(tmp_path):
+    write(tmp_path, graph=GRAPH)
+    words = "image='float32[batch, 3, 64, 64]' --input ids='int64[batch, seq]' --input other='float32[batch, 8]'"
+    with pytest.raises(Stopped, match=re.escape(f"say them, as in --input {words}")):
+        draft_module(Request(tmp_path, "graph.Both", {}, {}), seconds=0.1)
+
+
+FURTHEST = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if x.ndim != 4:
+            raise ValueError("no image")
+        self.check()
+    def check(self):
+        raise TypeError("no tuple")
+"""
+
+
+def test_the_refusal_that_is_told_came_furthest(tmp_path):
+    write(tmp_path, furthest=FURTHEST)
+    with pytest.raises(
+        Stopped, match=r"no inputs that were tried \(TypeError: no tuple\); .*furthest.py:9 raised it"
+    ):
+        drafted(tmp_path, "furthest.Net")
+
+
 # ---- arguments -----------------------------------------------------------------------------------------------
 
 NEEDS = """
@@ -228,6 +278,8 @@ def test_the_working_directory_counts_as_with_python_m(tmp_path, monkeypatch):
     ):
         folder.resolve("planted_here.net.Net")
     monkeypatch.chdir(tmp_path)
+    with folder.active(), pytest.raises(Stopped, match="did you mean 'planted_here'"):
+        folder.resolve("planted_her.net.Net")
     with folder.active():
         assert folder.resolve("planted_here.net.Net").__name__ == "Net"
     for name in [name for name in sys.modules if name.startswith("planted_here")]:
@@ -307,6 +359,15 @@ def test_a_file_that_has_no_name_in_python_is_to_be_renamed(tmp_path):
     assert refused.code == 2 and "my-net.py is no module that Python imports by its name: rename the" in refused.text
 
 
+@pytest.mark.parametrize("value, said", [
+    ("2026-11-28", "put a text into quotes: '\"2026-11-28\"'"), ("2026-13-28", "the value is no YAML"),
+    ("[!!set {a, b}]", "no case can say such a value"), ("{a", "the value is no YAML"),
+])  # fmt: skip
+def test_a_value_that_no_case_can_say_is_refused(tmp_path, value, said):
+    refused = run_command(tmp_path, "new", "net", "--from", "torch.nn.ReLU", "--with", f"a={value}")
+    assert refused.code == 2 and said in refused.text and "Traceback" not in refused.text
+
+
 @pytest.mark.parametrize("module, said", [
     ("torch.nn.LSTM", "conformance new net --from torch.nn.LSTM --with dropout=0.0 --with input_size=8 --with"),
     ("./raises.py:Exits", "its process ended"), ("./raises.py:Config", "gave a Config, not a torch.nn.Module"),
@@ -324,7 +385,7 @@ def test_the_command_ends_with_a_sentence(tmp_path, module, said):
 
 @pytest.mark.parametrize("words, said", [
     ([], "there is no {folder}/cases; name case files or folders"), (["nowhere.yaml"], "there is no nowhere.yaml; "),
-    (["empty", "-k", "asinh"], "empty: there is no case file (.yaml, .yml) in this folder: no file; "),
+    (["empty", "-k", "asinh"], "there is no case file (.yaml, .yml) in empty; "),
     (["--cases", "nowhere", "-q"], "there is no nowhere; "),
 ])  # fmt: skip
 def test_a_run_without_cases_says_in_a_line_what_it_looked_for(tmp_path, words, said):

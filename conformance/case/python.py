@@ -124,7 +124,8 @@ class Folder:
         Stopped at ``declare`` where there is neither, or where it does not import.
         """
         if not self.has(name) and name not in sys.modules and importlib.util.find_spec(name) is None:
-            near = did_you_mean(name, self._names())
+            packages = (file.parent.name for root in search_roots(self.path) for file in root.glob("*/__init__.py"))
+            near = did_you_mean(name, [*self._names(), *packages])
             where = "is installed, or lies in the working directory"
             text = f"there is no {display_path(self.path / name)}.py, and no package {name} {where}{near}"
             raise Stopped("declare", "MissingFile", text, "case")

@@ -33,8 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", type=Path, help="where to (default: cases, or where the file of --from lies)")
     parser.add_argument(
         "--from", dest="module", metavar="MODULE",
-        help="a class of modules, or a function that returns one, as torch.nn.LSTM or ./audio.py:Net: its inputs are "
-        "found by trying",
+        help="a class of modules, or a function that returns one, as torch.nn.LSTM, mypackage.net.Net or "
+        "./audio.py:Net: its inputs are found by trying",
     )  # fmt: skip
     parser.add_argument(
         "--with", dest="given", action="append", default=[], metavar="KEY=VALUE",
@@ -179,9 +179,18 @@ def _plain(name: str, text: str) -> Any:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+        value = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError):  # a date that there is not
         raise UserError(f"--with {name}={text}: the value is no YAML") from None
+    if not _is_plain(value):
+        raise UserError(f"--with {name}={text}: no case can say such a value; put a text into quotes: '\"{text}\"'")
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is of the types that a case file has, which knows no dates and no sets."""
+    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return isinstance(value, (type(None), bool, int, float, str, list, dict)) and all(map(_is_plain, inside))
 
 
 # ---- of a module ---------------------------------------------------------------------------------------------
@@ -304,7 +313,7 @@ def _write(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[s
         failed = {record.exporter: record for record in exports if record.stage == "export"}
         if failed and len(failed) < len(exports):
             left_out |= {name: one_line(f"{one.error}: {one.reason}", 100) for name, one in failed.items()}
-        elif not awake and any(record.error == "Hollow" for record in records):
+        elif not awake and any(record.error in ("Hollow", "Vacuous") for record in records):
             awake = True
         else:
             fails = _declared(records)

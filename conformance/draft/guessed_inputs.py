@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +36,7 @@ PADDING = "a padding mask, no row of which is hidden whole"
 MOST = 2**23
 """Numbers of an input that is tried: larger ones take the time of all others."""
 _IDS = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?)$")
+_EDGES = re.compile(r"(^|_)edge_(index|indices|list)$")
 _IMAGE = re.compile(r"(^|_)(img|image|picture|pixel_value)s?$")
 
 
@@ -243,6 +245,8 @@ def candidates(name: str, told: Sizes) -> list[Guess]:
         ]
     if _IDS.search(name) and tables:
         return tables
+    if _EDGES.search(name):
+        return [Guess(_usual_type(name), why="pairs of nodes", open=True)]
     if _IMAGE.search(name) and not told.channels:  # as where patches are cut without a convolution
         told = dataclasses.replace(told, channels=[(3, 2), (1, 2)])
     floats = (dataclasses.replace(one, type=one.type.replace("float32", told.dtype, 1)) for one in _floats(told))
@@ -332,7 +336,7 @@ def fitting(
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
     known, and so are sizes. Raises Stopped where none is found by ``deadline`` (``time.monotonic``)."""
-    first = place = ""
+    said, place, deepest = "", "", 0
     options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]
@@ -349,14 +353,20 @@ def fitting(
             refused = attempt(partial(call, guesses, sizes))
             if not isinstance(refused, Exception):
                 return guesses, sizes
-            if not first:
-                first, place = summarize(refused)[:200], place_of(refused)
+            depth = sum(1 for _ in traceback.walk_tb(refused.__traceback__))
+            if depth > deepest:  # what came furthest says most
+                deepest, said, place = depth, summarize(refused)[:200], place_of(refused)
         if time.monotonic() > deadline:
             break
-    usual = "int64[batch, seq]" if _IDS.search(names[0]) else "float32[batch, 8]"
-    usual = "float32[batch, 3, 64, 64]" if _IMAGE.search(names[0]) else usual
-    text = f"the module runs with no inputs that were tried ({first}); say them, as in --input {names[0]}='{usual}'"
+    how = " ".join(f"--input {name}='{_usual_type(name)}'" for name in free or names)
+    text = f"the module runs with no inputs that were tried ({said}); say them, as in {how}"
     raise no_input(f"{text}; {place} raised it" if place else text)
+
+
+def _usual_type(name: str) -> str:
+    """Return a type that an input of this name often has, as an example."""
+    usual = {_EDGES: "int64[2, e]", _IDS: "int64[batch, seq]", _IMAGE: "float32[batch, 3, 64, 64]"}
+    return next((kind for pattern, kind in usual.items() if pattern.search(name)), "float32[batch, 8]")
 
 
 def _count(guess: Guess, sizes: Mapping[str, int]) -> int:

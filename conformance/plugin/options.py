@@ -111,19 +111,17 @@ class Options:
     def without_cases(self) -> str:
         """Return the sentence about a ``conformance run`` for which there is no case file; empty where there is one,
         before ``take_case_paths``."""
-        from conformance.case.case_file import case_files, no_case_file
-
-        given = [Path(path) for path in (*(self["cases"] or ()), *self.config.args[1:])]
-        paths = [path for path in given or self._usual() if path.exists()]
-        if case_files(paths):
+        looked = [Path(path) for path in (*(self["cases"] or ()), *self.config.args[1:])] or self._usual()
+        there = [path for path in looked if os.path.lexists(path)]
+        if any(not path.is_dir() or next(path.rglob("*.y*ml"), None) for path in there):
             return ""
-        looked = " and ".join(map(str, given or self._usual()))
-        why = (
-            f"{paths[0]}: {no_case_file(paths[0])}"
-            if len(paths) == 1 and paths[0].is_dir()
-            else f"there is no {looked}"
-        )
-        return f"{why}; name case files or folders, or write a first case: conformance new NAME"
+        from conformance.case import case_file  # late, as it takes time that a run with cases has for its workers
+
+        if case_file.case_files(there):
+            return ""
+        what = "case file (.yaml, .yml) in " if there else ""
+        text = f"there is no {what}{' and '.join(map(str, there or looked))}"
+        return f"{text}; name case files or folders, or write a first case: conformance new NAME"
 
     def may_need_dynamo(self) -> bool:
         """Return whether several processes may export with dynamo, before the cases are read: whether a case file
