@@ -20,6 +20,8 @@ from conformance.case.onnx_interface import filled_in, with_shipped
 from conformance.disk.model_files import walk
 from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, harness_mistake, shown
 
+CASE_NAME = re.compile(r"[A-Za-z_]\w*")
+
 
 def case_files(paths: Sequence[Path]) -> list[Path]:
     """Return what is named ``.yaml`` or ``.yml``, in whatever case, at and below ``paths``, sorted, also where links
@@ -79,7 +81,7 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
     for name, said in document.values.items():
         if len(problems) >= PROBLEMS or len(cases) > CASES:
             break
-        if not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
+        if not CASE_NAME.fullmatch(str(name)):
             problem = document.problem(
                 (name,), f"{shown(name)} is not a case name: a letter, then letters, digits and _"
             )

@@ -67,8 +67,8 @@ class Declaration(Says):
     forward: str | None = Field(None, max_length=4000)
     """A Python expression over the inputs; torch, F, math, and the Python files beside the case file are in scope."""
     module: DottedName | None = None
-    """A torch.nn.Module class, or a function that returns a module, in a Python file beside the case file or in any
-    package that is installed, as ``torch.nn.GroupNorm``."""
+    """A torch.nn.Module class, or a function that returns a module, in a Python file beside the case file, in the
+    working directory, or in any package that is installed, as ``torch.nn.GroupNorm``."""
     onnx: FilesBeside | None = None
     """An ONNX file beside the case file, in place of a module: what it means by ONNX's evaluator is what runtimes are
     held against. Inputs, outputs, dims and opset are the file's, where the case does not say them."""

@@ -2,7 +2,7 @@
 
 Every folder has its own ``modules.py`` and ``symbolics.py``. A warm worker loads many of them, so a folder's
 modules are in ``sys.modules`` only while a cell of that folder runs (``Folder.active``); sibling imports,
-also those inside functions, then find the right ones.
+also those inside functions, then find the right ones. So it is with the package that a folder is a part of.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from conformance import HOME
 from conformance.case.declaration import COMMAND, Case
-from conformance.errors import Stopped, Unavailable, causes, did_you_mean, display_path, text_of
+from conformance.errors import Stopped, Unavailable, causes, did_you_mean, display_path, or_else, text_of
 from conformance.records.record_types import Place
 from conformance.worker import uses
 from conformance.worker.state import fence
@@ -31,13 +31,37 @@ _INTERPRETER = "Traceback of TorchScript"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def package_above(folder: Path) -> Path | None:
+    """Return the outermost folder of the package that a folder is a part of; None where it is of none."""
+    outermost = None
+    while folder != folder.parent and (folder / "__init__.py").is_file():
+        outermost, folder = folder, folder.parent
+    return outermost
+
+
+def search_roots(folder: Path) -> list[Path]:
+    """Return where the Python that cases name is looked for, before what is installed.
+
+    Beside the case file, where the package lies that its folder is a part of, and in the working directory, as with
+    ``python -m``.
+    """
+    package = package_above(folder)
+    working = or_else(None, lambda: Path(uses.absolute(".")))  # which may be deleted meanwhile
+    roots = (folder, package and package.parent, working)
+    return list(dict.fromkeys(root for root in roots if root is not None))
+
+
 class Folder:
     """The Python files of one folder; use inside ``with folder.active():``."""
 
     _known: dict[Path, Folder] = {}
+    _packages: dict[Path | None, dict[str, ModuleType]] = {}
+    """The modules of each package that folders are parts of, which these share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._package = package_above(path)
+        self._shared = self._packages.setdefault(self._package, {})
         self._modules: dict[str, ModuleType] = {}
         self._searched: tuple[list[str], list[str]] = [], []
         self._seen = False
@@ -49,34 +73,41 @@ class Folder:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Folder]:
-        """Put the folder first on ``sys.path`` and its modules into ``sys.modules``, and take both out again, with
-        what its Python put on ``sys.path``."""
+        """Put the folder's ``search_roots`` first on ``sys.path`` and its modules into ``sys.modules``, and take both
+        out again, with what its Python put on ``sys.path``."""
         outside = {name: sys.modules[name] for name in self._names() if name in sys.modules}
+        if outside:  # rarely: modules inside of those that are hidden are hidden too
+            outside |= {name: one for name, one in [*sys.modules.items()] if name.partition(".")[0] in outside}
         for name in outside:
             del sys.modules[name]
-        sys.modules.update(self._modules)
+        sys.modules.update({**self._shared, **self._modules})
         latest, searched = next(reversed(sys.modules)), sys.path.copy()
-        outer, inner = self._searched
-        sys.path[:] = inner if outer == searched else [str(self.path), *searched]
+        begins, inner = self._searched
+        own = [*map(str, search_roots(self.path)), *searched]
+        sys.path[:] = inner if begins == own else own
         if not self._seen:  # modules are loaded once in a process, so files written later do not count
             importlib.invalidate_caches()
             self._seen = True
         try:
             yield self
         finally:
-            self._searched = searched, sys.path.copy()
+            self._searched = own, sys.path.copy()
             sys.path[:] = searched
             # of thousands of modules most cells load none, and what they load comes last
             new = itertools.takewhile(lambda name: name != latest, [*reversed(sys.modules)])
-            self._modules |= {name: sys.modules[name] for name in new if self._owns(sys.modules[name])}
-            for name in self._modules:
+            for name in [name for name in new if self._owns(sys.modules[name])]:
+                of_package = self._package is not None and name.partition(".")[0] == self._package.name
+                (self._shared if of_package else self._modules)[name] = sys.modules[name]
+            for name in (*self._shared, *self._modules):
                 sys.modules.pop(name, None)
             sys.modules.update(outside)
 
     def _names(self) -> list[str]:
-        """The modules and packages of the folder, which hide installed ones of these names."""
+        """The modules and packages of the folder, and the package around it, which hide installed ones of these
+        names."""
+        around = [] if self._package is None else [self._package.name]
         packages = (file.parent.name for file in self.path.glob("*/__init__.py"))
-        return [*(file.stem for file in self.path.glob("*.py")), *packages]
+        return [*(file.stem for file in self.path.glob("*.py")), *packages, *around]
 
     def has(self, name: str) -> bool:
         """Return whether the folder has a module or a package of this name."""
@@ -85,7 +116,7 @@ class Folder:
     def _owns(self, module: ModuleType) -> bool:
         # Compared as text, since resolving paths takes longer than many a whole cell.
         file = getattr(module, "__file__", None) or ""
-        return file.startswith(f"{self.path}{os.sep}")
+        return file.startswith(f"{self._package or self.path}{os.sep}")
 
     def module(self, name: str) -> ModuleType:
         """Load ``name.py`` or the package ``name`` of this folder, or else the installed package of that name.
@@ -93,8 +124,10 @@ class Folder:
         Stopped at ``declare`` where there is neither, or where it does not import.
         """
         if not self.has(name) and name not in sys.modules and importlib.util.find_spec(name) is None:
-            near = did_you_mean(name, self._names())
-            text = f"there is no {display_path(self.path / name)}.py, and no package {name} is installed{near}"
+            packages = (file.parent.name for root in search_roots(self.path) for file in root.glob("*/__init__.py"))
+            near = did_you_mean(name, [*self._names(), *packages])
+            where = "is installed, or lies in the working directory"
+            text = f"there is no {display_path(self.path / name)}.py, and no package {name} {where}{near}"
             raise Stopped("declare", "MissingFile", text, "case")
         return self._imported(name)
 

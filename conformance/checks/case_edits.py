@@ -73,8 +73,14 @@ def flow(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z_][\w.]*", value) and value not in ("true", "false", "null", "yes", "no")
+        plain = re.fullmatch(r"[A-Za-z_][\w.]*", value) and value.lower() not in (
+            "true",
+            "false",
+            "null",
+            "yes",
+            "no",
+        )
         return value if plain else json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+    return repr(value) if isinstance(value, float) else json.dumps(value)

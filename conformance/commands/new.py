@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance import HOME
 from conformance.commands import TIMEOUT, ask, outcomes, pairs
-from conformance.errors import UserError, display_path, require_torch
+from conformance.errors import CaseFileError, UserError, display_path, require_torch, shown
 from conformance.records.sanitize import command_line, one_line, tell
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ EXAMPLES = 4
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="name of the case: letters, digits and _")
+    parser.add_argument("name", help="name of the case: a letter or _, then letters, digits and _")
     parser.add_argument("--folder", type=Path, help="where to (default: cases, or where the file of --from lies)")
     parser.add_argument(
         "--from", dest="module", metavar="MODULE",
-        help="a class of modules, or a function that returns one, as torch.nn.LSTM or ./audio.py:Net: its inputs are "
-        "found by trying",
+        help="a class of modules, or a function that returns one, as torch.nn.LSTM, mypackage.net.Net or "
+        "./audio.py:Net: its inputs are found by trying",
     )  # fmt: skip
     parser.add_argument(
         "--with", dest="given", action="append", default=[], metavar="KEY=VALUE",
@@ -73,14 +73,13 @@ def run(given: argparse.Namespace) -> int:
 
     Raises UserError for what makes no case.
     """
+    _check_name(given.name)
+    typed = _typed(given)
     name, folder = given.name, _place(given)
-    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-        raise UserError(f"'{name}' is not a case name: a lower-case letter, then such letters, digits and _")
     if given.module is not None or given.observe is not None:
         require_torch("finding the inputs of a module needs")
     case = folder / f"{name}.yaml"
-    where = [] if folder == Path("cases") else [folder.as_posix()]
-    command = command_line(["conformance", "run", *where, "-k", name])
+    command = command_line(["conformance", "run", case.as_posix()])
     if given.submodules is not None and given.submodules < 1:
         raise UserError(f"--submodules {given.submodules}: write how many levels to go down, from 1")
     if given.module is not None and given.observe is not None:
@@ -91,7 +90,7 @@ def run(given: argparse.Namespace) -> int:
         )
     if given.module is not None:
         _absent([case])
-        return _draft(given, case, command)
+        return _draft(given, case, typed, command)
     about = (given.given, given.config, given.tiny, given.inputs, given.dims, given.submodule, given.submodules)
     if any(about):
         raise UserError(
@@ -111,6 +110,33 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
+def _check_name(name: str) -> None:
+    """Raise UserError for a name that no case file can give a case."""
+    from conformance.case.case_file import CASE_NAME
+    from conformance.case.limits import NAME
+
+    if not CASE_NAME.fullmatch(name):
+        near = re.sub(r"\W", "_", name)
+        hint = f"; as in {near}" if CASE_NAME.fullmatch(near) else ""
+        raise UserError(f"{shown(name)} is not a case name: a letter or _, then letters, digits and _{hint}")
+    if name == "defaults" or _plain(name, name) != name:
+        raise UserError(f"{shown(name)} is not a case name: it means something else in a case file; as in {name}_")
+    if len(name.encode()) > NAME:
+        raise UserError(f"{shown(name)} is not a case name: it is longer than {NAME} bytes")
+
+
+def _typed(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return the command that was typed, to which more arguments can be added."""
+    one = {
+        "--folder": given.folder, "--from": given.module, "--config": given.config, "--submodule": given.submodule,
+        "--submodules": given.submodules,
+    }  # fmt: skip
+    several = {"--with": given.given, "--input": given.inputs, "--dim": given.dims}
+    words = [word for option, value in one.items() if value is not None for word in (option, str(value))]
+    words += [word for option, values in several.items() for value in values for word in (option, value)]
+    return ("conformance", "new", given.name, *words, *(["--tiny"] if given.tiny else []))
+
+
 def _place(given: argparse.Namespace) -> Path:
     """The folder of the case: beside the file of a module that is given by a path, as ``./audio.py:Net``, which
     becomes a name that a case may have. Raises UserError for no such file, and for another folder."""
@@ -118,14 +144,28 @@ def _place(given: argparse.Namespace) -> Path:
     if not path.endswith(".py"):
         if (given.module or "").endswith(".py") or "/" in (given.module or ""):
             raise UserError(f"--from {given.module}: name a class or a function in the file, as ./audio.py:Net")
+        given.module = given.module and given.module.replace(":", ".")
         return given.folder or Path("cases")
     file = Path(path)
     if not file.is_file():
         raise UserError(f"--from {given.module}: there is no file {display_path(file)}")
     if given.folder is not None and given.folder.resolve() != file.parent.resolve():
         raise UserError(f"--from {given.module}: the case has to lie beside it: --folder {display_path(file.parent)}")
-    given.module = f"{file.stem}.{inside}"
+    given.module = f"{_module_of(file)}.{inside}"
     return file.parent
+
+
+def _module_of(file: Path) -> str:
+    """Return the name of the module in a file: as a part of its package, where the file lies in one, so that its
+    relative imports work. Raises UserError for a file that has no such name."""
+    from conformance.case.python import package_above
+
+    if not file.stem.isidentifier():
+        raise UserError(f"{display_path(file)} is no module that Python imports by its name: rename the file")
+    package = package_above(file.parent.resolve())
+    inside = () if package is None else file.resolve().relative_to(package.parent).with_suffix("").parts
+    words = [word for word in inside if word != "__init__"]
+    return ".".join(words) if words and all(map(str.isidentifier, words)) else file.stem
 
 
 def _absent(files: list[Path]) -> None:
@@ -139,23 +179,31 @@ def _plain(name: str, text: str) -> Any:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+        value = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError):  # a date that there is not
         raise UserError(f"--with {name}={text}: the value is no YAML") from None
+    if not _is_plain(value):
+        raise UserError(f"--with {name}={text}: no case can say such a value; put a text into quotes: '\"{text}\"'")
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is of the types that a case file has, which knows no dates and no sets."""
+    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return isinstance(value, (type(None), bool, int, float, str, list, dict)) and all(map(_is_plain, inside))
 
 
 # ---- of a module ---------------------------------------------------------------------------------------------
 
 
-def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
+def _draft(given: argparse.Namespace, case: Path, typed: tuple[str, ...], command: str) -> int:
     from conformance.draft.drafting import draft_module
     from conformance.draft.submodules import parts
     from conformance.draft.tiny import draft_tiny
     from conformance.worker.warm import new_worker
 
-    case.parent.mkdir(parents=True, exist_ok=True)
     with new_worker(dynamo=True) as worker:
-        request = _request(given, case, worker)
+        request = _request(given, case, typed, worker)
         if given.tiny:
             small, draft = ask(worker, draft_tiny, request)
             smaller = ", made small" if small.given != request.given else ""
@@ -188,7 +236,6 @@ def _observe(given: argparse.Namespace, case: Path, command: str) -> int:
 
     if not given.observe.is_file():
         raise UserError(f"there is no script {display_path(given.observe)}")
-    case.parent.mkdir(parents=True, exist_ok=True)
     with new_worker(dynamo=True) as worker:
         tell(f"running {display_path(given.observe)}")
         seen = ask(worker, observe, given.observe.absolute(), case.parent.absolute(), given.name)
@@ -200,6 +247,7 @@ def _observe(given: argparse.Namespace, case: Path, command: str) -> int:
             if isinstance(one.draft, str):
                 tell(f"no case of {one.request.module}: {one_line(one.draft, 300)}")
                 continue
+            case.parent.mkdir(parents=True, exist_ok=True)
             for file, text in one.files.items():
                 (case.parent / file).write_text(text, encoding="utf-8")
             name = given.name if len(seen.modules) == 1 else f"{given.name}_{number}"
@@ -224,7 +272,7 @@ def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str
     return 1 if failed else 0
 
 
-def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
+def _request(given: argparse.Namespace, case: Path, typed: tuple[str, ...], worker: Worker) -> Request:
     from conformance.draft.drafting import Request, configuration
 
     made = {name: _plain(name, text) for name, text in pairs(given.given, "--with").items()}
@@ -233,6 +281,7 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
         of = ask(worker, configuration, case.parent.absolute(), given.module)
         if not (file.exists() and file.read_bytes() == given.config.read_bytes()):
             _absent([file])
+            file.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(given.config, file)
         made["config"] = {"file": file.name, "of": of}
     return Request(
@@ -242,6 +291,7 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
         pairs(given.inputs, "--input"),
         given.submodule,
         pairs(given.dims, "--dim"),
+        typed,
     )
 
 
@@ -253,6 +303,8 @@ def _write(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[s
     name, request, draft, about = drafted
     left_out: dict[str, str] = {}
     awake = False
+    case.parent.mkdir(parents=True, exist_ok=True)
+    tell(f"found the inputs of {name}; running its cells")
     while True:
         text = before + ("\n" if before else "") + as_text(name, request, draft, left_out, awake, about)
         case.write_text(text, encoding="utf-8")
@@ -261,7 +313,7 @@ def _write(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[s
         failed = {record.exporter: record for record in exports if record.stage == "export"}
         if failed and len(failed) < len(exports):
             left_out |= {name: one_line(f"{one.error}: {one.reason}", 100) for name, one in failed.items()}
-        elif not awake and any(record.error == "Hollow" for record in records):
+        elif not awake and any(record.error in ("Hollow", "Vacuous") for record in records):
             awake = True
         else:
             fails = _declared(records)
@@ -300,6 +352,9 @@ def _run(case: Path, name: str, worker: Worker) -> list[Record]:
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings
 
-    one = next(case for case in load(case) if case.name == name)
+    try:
+        one = next(one for one in load(case) if one.name == name)
+    except CaseFileError as error:
+        raise UserError(f"wrote {display_path(case)}, which is to be corrected by hand:\n{error}") from None
     settings = Settings(store=Path(".conformance") / "models", examples=EXAMPLES)
     return list(Runner(settings, TIMEOUT, worker).each(plan(one)))

@@ -127,7 +127,7 @@ class _Walk:
             return
         self._names.add(name)
         first = name.partition(".")[0]
-        roots = [root for root in (self.folder, *own_roots()) if _has(root, first)]
+        roots = [root for root in own_roots(self.folder) if _has(root, first)]
         if not roots:
             hooked = None if first in sys.stdlib_module_names else hooked_root(first)
             if hooked is None or hooked == HOME.parent:

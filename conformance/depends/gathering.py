@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from conformance.case.declaration import Case
+from conformance.case.python import search_roots
 from conformance.case.words import Exporter
 from conformance.depends import contents, lowering_functions, lowerings, packages
 from conformance.depends.installed import own_roots
@@ -148,8 +149,8 @@ def _of_exporters(
 def _modules_of(text: str, home: Path) -> Iterator[str]:
     """The files of the modules that ``file.name`` or ``package.module.name`` goes through."""
     for name in prefixes(text):
-        beside = str(home / name.replace(".", os.sep))
-        places = (f"{beside}.py", os.path.join(beside, "__init__.py"))  # noqa: PTH118
+        below = [str(root / name.replace(".", os.sep)) for root in search_roots(home)]
+        places = (f"{place}{ending}" for place in below for ending in (".py", f"{os.sep}__init__.py"))
         file = next(filter(os.path.isfile, places), None) or uses.file_of(name)
         if file is not None:
             yield file
@@ -165,8 +166,8 @@ def _named_data(mentions: Iterable[Named], home: Path) -> Iterator[str]:
 
 
 @cache
-def _roots() -> tuple[str, ...]:
-    return tuple(f"{os.path.realpath(root)}{os.sep}" for root in own_roots())
+def _roots(home: Path) -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(root)}{os.sep}" for root in own_roots(home))
 
 
 @cache
@@ -180,7 +181,7 @@ class _Gathering:
 
     def __init__(self, home: Path, ignored: Collection[Path]) -> None:
         self._home, self._inside = str(home), f"{home}{os.sep}"
-        self._near = (self._inside, *_roots())
+        self._near = (self._inside, *_roots(home))
         ours = [*map(str, ignored), *filter(None, [scratch.given()])]
         self._ignored = tuple(map(_real, ours))
         self._aside = _real(tempfile.gettempdir())

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from conformance.case.python import search_roots
 from conformance.records.environment import versions
 from conformance.worker.uses.whose import has_distributions
 
@@ -42,9 +43,11 @@ def python_below(folder: Path) -> Iterator[str]:
         yield from (f"{top}{os.sep}{name}" for name in files if name.endswith(".py") and not name.startswith("."))
 
 
-def own_roots() -> list[Path]:
-    """The folders of ``sys.path`` that are no installation."""
-    return [Path(entry) for entry in sys.path if entry and not is_installed(Path(entry))]
+def own_roots(folder: Path) -> list[Path]:
+    """The folders of the user's own Python, for the cases of a folder: where these look for it (``search_roots``),
+    and those of ``sys.path`` that are no installation."""
+    found = dict.fromkeys([*search_roots(folder), *(Path(entry) for entry in sys.path if entry)])
+    return [folder, *(root for root in found if root != folder and not is_installed(root))]
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 from conformance.checks.case_edits import flow
 from conformance.draft.drafting import Draft, Request
 from conformance.draft.guessed_inputs import Constant, Guess
+from conformance.records.sanitize import one_line
 
 
 def as_text(
@@ -55,7 +56,7 @@ def as_text(
 def _left_out(left_out: Mapping[str, str]) -> Iterator[str]:
     """Return what is not compared, in comments; what is left out for the same reason together."""
     for why in dict.fromkeys(left_out.values()):
-        yield f"    # not compared: {', '.join(path for path in left_out if left_out[path] == why)}: {why}"
+        yield f"    # not compared: {one_line(', '.join(path for path in left_out if left_out[path] == why))}: {why}"
 
 
 def _input(tree: Any, held: Mapping[str, int], by_keyword: bool, name: str) -> str:

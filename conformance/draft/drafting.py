@@ -3,7 +3,6 @@ paths to compare, and why the rest cannot be."""
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -19,8 +18,9 @@ from pydantic import ValidationError
 from conformance.case.dims import Range, TensorType
 from conformance.case.inputs import Input
 from conformance.case.made import part_of, value_of
-from conformance.case.python import Folder, describe
+from conformance.case.python import Folder
 from conformance.checks.file_sizes import SECONDS, ranges
+from conformance.draft.arguments import describe_refusal, describe_with_place, place_of
 from conformance.draft.guessed_inputs import (
     PADDING,
     SECONDS_OF_TYPES,
@@ -28,6 +28,7 @@ from conformance.draft.guessed_inputs import (
     Tree,
     called,
     fitting,
+    forward_parameters,
     names_of,
     no_input,
     padding_of,
@@ -35,7 +36,7 @@ from conformance.draft.guessed_inputs import (
     sizes_of,
 )
 from conformance.draft.whole_numbers import with_numbers
-from conformance.errors import Stopped, attempt, did_you_mean, noting, shown, works
+from conformance.errors import Stopped, attempt, did_you_mean, noting, or_else, shown, works
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Request:
     submodule: str | None = None
     dims: Mapping[str, str] = field(default_factory=dict)
     """Ranges of dims that are known."""
+    typed: tuple[str, ...] = ()
+    """The command that asks for it, which errors have typed again with more."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,17 @@ def building(request: Request) -> Iterator[Any]:
 
     torch.manual_seed(0)
     with Folder.of(request.folder).active() as folder, torch.no_grad():
-        yield _build(request, folder)
+        module = _build(request, folder)
+        with noting(partial(_refuse_use, request)):
+            yield module
+
+
+def _refuse_use(request: Request, error: Exception) -> None:
+    """Raise Stopped with what the code of the module raises, wherever it is used: at its own line."""
+    if not isinstance(error, Stopped) and place_of(error):
+        text = f"{request.module} cannot be drafted, as it raises {describe_with_place(error, request.folder)}"
+        text = f"{text}; correct it, or write the case by hand"
+        raise Stopped("declare", type(error).__name__, text, "case") from error
 
 
 def draft_of(
@@ -175,8 +188,12 @@ def other_size(said: str, size: int) -> int:
 
 def _read_type(module: Any, name: str, text: str) -> Guess:
     """The type that the user says an input has; Stopped where it is none, or forward takes no such input."""
-    taken = inspect.signature(module.forward).parameters
-    if name not in taken and not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken.values()):
+    taken = forward_parameters(module)
+    if (
+        taken
+        and name not in taken
+        and not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken.values())
+    ):
         raise no_input(f"forward takes no input {shown(name)}{did_you_mean(name, taken)}")
     try:
         kind, values = _typed(text)
@@ -227,29 +244,22 @@ def _more(module: Any, known: Mapping[str, Guess]) -> bool:
 def _build(request: Request, folder: Folder) -> Any:
     import torch
 
-    def refuse(error: Exception) -> None:
-        if not isinstance(error, Stopped):
-            text = f"{request.module} cannot be built: {describe(error, request.folder)}{_how_to_build(error)}"
-            raise Stopped("declare", type(error).__name__, text, "case") from error
-
-    with noting(refuse):
-        kind = folder.resolve(request.module)
+    kind = folder.resolve(request.module)
+    with noting(partial(refuse_to_build, request, kind)):
         module = kind(**{name: value_of(value, folder) for name, value in request.given.items()})
+        if not isinstance(module, torch.nn.Module):
+            text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
+            raise Stopped("declare", "TypeError", text, "case")
         module = module if request.submodule is None else part_of(module, request.submodule)
-    if not isinstance(module, torch.nn.Module):
-        text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
-        raise Stopped("declare", "TypeError", text, "case")
-    return module.eval()
+        module.eval()  # which a class of its own may have return nothing
+        return module
 
 
-def _how_to_build(error: Exception) -> str:
-    """Return how to give the arguments that a class lacks, or has too many of."""
-    words = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: '(\w+)'", str(error))
-    if words is None:
-        return ""
-    if words[1] == "config":
-        return "; give --config FILE, or make a small network with --tiny"
-    return f"; give its arguments, as --with {words[1]}=VALUE"
+def refuse_to_build(request: Request, kind: Any, error: Exception) -> None:
+    """Raise Stopped with why a class cannot be made, and what to type."""
+    if not isinstance(error, Stopped):
+        text = describe_refusal(error, request.module, kind, request.given, request.typed, request.folder)
+        raise Stopped("declare", type(error).__name__, text, "case") from error
 
 
 def configuration(folder: Path, module: str) -> str:
@@ -264,7 +274,7 @@ def configuration(folder: Path, module: str) -> str:
 
 def class_of_configuration(kind: Any) -> type | None:
     """Return the class of the configuration of a module's class, as those of transformers say it; None for others."""
-    known = getattr(kind, "config_class", None)
+    known = or_else(None, lambda: kind.config_class)
     return known if isinstance(known, type) else None
 
 
@@ -341,12 +351,13 @@ def _leaves(value: Any, path: str, inside: set[int], depth: int) -> Iterator[_Le
 def _parts(value: Any) -> Iterator[tuple[Any, Any]] | None:
     """Return what an object holds, by name; None where nothing can be told of it."""
     if isinstance(value, Mapping):
-        return iter(value.items())
+        return iter(or_else([], lambda: [*value.items()]))
     if isinstance(value, (list, tuple)):
         return iter(enumerate(value))
-    own = {**{name: getattr(value, name, None) for name in getattr(type(value), "__slots__", ())}}
-    own |= getattr(value, "__dict__", {})
-    return iter((name, inner) for name, inner in own.items() if not name.startswith("_")) if own else None
+    slots = getattr(type(value), "__slots__", ())
+    names = [slots] if isinstance(slots, str) else [*slots]
+    own = {name: or_else(None, partial(getattr, value, name)) for name in names} | getattr(value, "__dict__", {})
+    return iter((name, inner) for name, inner in own.items() if not str(name).startswith("_")) if own else None
 
 
 def _no_array(tensor: Any) -> str:
@@ -359,11 +370,7 @@ def _no_array(tensor: Any) -> str:
         return f"a tensor of layout {tensor.layout}; forward may return its to_dense()"
     if tensor.is_complex():
         return "complex numbers, of which ONNX has no tensors; forward may return torch.view_as_real of them"
-    try:
-        tensor.detach().numpy()
-    except (TypeError, RuntimeError):
-        return f"NumPy has no {tensor.dtype}"
-    return ""
+    return "" if works(lambda: tensor.detach().numpy()) else f"NumPy has no {tensor.dtype}"
 
 
 def _is_plain(value: Any) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
+import math
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,8 +22,9 @@ import numpy as np
 
 from conformance.case.dims import DTYPES
 from conformance.case.inputs import Input
+from conformance.draft.arguments import place_of
 from conformance.draw.value_regimes import make
-from conformance.errors import Stopped, attempt, summarize
+from conformance.errors import Stopped, attempt, or_else, summarize
 
 SECONDS_OF_TYPES = 60.0
 """How long types are tried for the inputs of a module."""
@@ -30,7 +33,11 @@ BASE = {"batch": 2, "seq": 5, "l": 16, "d": 8, "h": 32, "w": 32}
 IMAGES = (32, 64, 224, 96, 16, 8)
 """Sides of images and volumes that are tried."""
 PADDING = "a padding mask, no row of which is hidden whole"
+MOST = 2**23
+"""Numbers of an input that is tried: larger ones take the time of all others."""
 _IDS = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?)$")
+_EDGES = re.compile(r"(^|_)edge_(index|indices|list)$")
+_IMAGE = re.compile(r"(^|_)(img|image|picture|pixel_value)s?$")
 
 
 def no_input(text: str) -> Stopped:
@@ -107,47 +114,72 @@ class Sizes:
 
 
 def sizes_of(module: Any) -> Sizes:
-    """Read the sizes of the layers of PyTorch that a module is made of, or else of its own weights."""
+    """Read the sizes of the layers of PyTorch that a module is made of, or else of its own weights.
+
+    Somebody else's classes may have an attribute of any type under any name, or none: what cannot be read is left
+    out.
+    """
+    told = Sizes()
+    kinds = or_else([], lambda: [str(one.dtype) for one in module.parameters() if one.is_floating_point()])
+    known = (kind.removeprefix("torch.") for kind in kinds)
+    told.dtype = next((kind for kind in known if kind in DTYPES), told.dtype)
+    told.sounds = or_else([], lambda: [*_spectrograms(module.config)])
+    for part in or_else([], lambda: [*module.modules()]):
+        found = or_else(None, partial(_sizes_of_layer, part)) or or_else(Sizes(), partial(_sizes_of_weights, part))
+        told.features += filter(_is_size, found.features)
+        told.channels += [one for one in found.channels if all(map(_is_size, one))]
+        told.rows += filter(_is_size, found.rows)
+        told.in_time |= found.in_time
+    return told
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+def _sizes_of_weights(part: Any) -> Sizes:
     import torch
+
+    own = part.parameters(recurse=False)
+    return Sizes([tensor.shape[-1] for tensor in own if isinstance(tensor, torch.Tensor) and tensor.ndim])
+
+
+def _sizes_of_layer(part: Any) -> Sizes | None:
+    """Return what a layer of PyTorch says; None for any other. Raises whatever its attributes raise."""
     from torch import nn
     from torch.nn.modules import batchnorm, conv, instancenorm
 
     told = Sizes()
-    kinds = (str(one.dtype).removeprefix("torch.") for one in module.parameters() if one.is_floating_point())
-    told.dtype = next((kind for kind in kinds if kind in DTYPES), told.dtype)
-    told.sounds = [*_spectrograms(getattr(module, "config", None))]
-    for part in module.modules():
-        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
-            told.rows.append(part.num_embeddings)
-        elif isinstance(part, conv._ConvNd):
-            told.channels.append((part.in_channels, len(part.kernel_size)))
-        elif isinstance(part, (batchnorm._NormBase, instancenorm._InstanceNorm)):
-            axes = re.search(r"(\d)d$", type(part).__name__)
-            told.channels.append((part.num_features, int(axes[1]) if axes else 2))
-        elif isinstance(part, nn.GroupNorm):
-            told.channels.append((part.num_channels, 2))
-        elif isinstance(part, nn.Linear):
-            told.features.append(part.in_features)
-        elif isinstance(part, nn.Bilinear):
-            told.features += [part.in1_features, part.in2_features]
-        elif isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
-            told.features.append(part.input_size)
-            told.in_time |= isinstance(part, nn.RNNBase)
-        elif isinstance(part, nn.MultiheadAttention):
-            told.features.append(part.embed_dim)
-            told.in_time = True
-        elif isinstance(part, nn.LayerNorm):
-            told.features.append(part.normalized_shape[-1])
-        else:
-            own = part.parameters(recurse=False)
-            told.features += [tensor.shape[-1] for tensor in own if isinstance(tensor, torch.Tensor) and tensor.ndim]
+    if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+        told.rows.append(part.num_embeddings)
+    elif isinstance(part, conv._ConvNd):
+        told.channels.append((part.in_channels, len(part.kernel_size)))
+    elif isinstance(part, (batchnorm._NormBase, instancenorm._InstanceNorm)):
+        axes = re.search(r"(\d)d$", type(part).__name__)
+        told.channels.append((part.num_features, int(axes[1]) if axes else 2))
+    elif isinstance(part, nn.GroupNorm):
+        told.channels.append((part.num_channels, 2))
+    elif isinstance(part, nn.Linear):
+        told.features.append(part.in_features)
+    elif isinstance(part, nn.Bilinear):
+        told.features += [part.in1_features, part.in2_features]
+    elif isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
+        told.features.append(part.input_size)
+        told.in_time |= isinstance(part, nn.RNNBase)
+    elif isinstance(part, nn.MultiheadAttention):
+        told.features.append(part.embed_dim)
+        told.in_time = True
+    elif isinstance(part, nn.LayerNorm):
+        told.features.append(part.normalized_shape[-1])
+    else:
+        return None
     return told
 
 
 def _spectrograms(config: Any) -> Iterator[str]:
     """Yield shapes of a batch of spectrograms, by what configurations of transformers call their sizes; that of an
     encoder may stand inside of another."""
-    inner = [one for one in vars(config).values() if hasattr(one, "num_mel_bins")] if config is not None else []
+    inner = [one for one in getattr(config, "__dict__", {}).values() if hasattr(one, "num_mel_bins")]
     for one in (config, *inner):
         names = ("num_mel_bins", "max_length", "max_source_positions")
         bins, frames, halves = (getattr(one, name, None) for name in names)
@@ -159,22 +191,29 @@ def _spectrograms(config: Any) -> Iterator[str]:
             yield f"batch, seq, {bins}"
 
 
+def forward_parameters(module: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of forward; none where it does not say them, as something compiled does not."""
+    return or_else({}, lambda: inspect.signature(module.forward).parameters)
+
+
 def parameters(module: Any) -> Iterator[dict[str, bool]]:
     """Yield names of the parameters of forward that inputs are needed for, and whether they are passed by keyword.
 
     Where all have a default, those that a main input is known by, and then with one more of ``_USUAL`` each time.
     Raises Stopped where forward names none.
     """
-    known = inspect.signature(module.forward).parameters.values()
+    known = forward_parameters(module).values()
     plain = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     needed = [one.name for one in plain if one.default is one.empty]
     if needed:
         yield dict.fromkeys(needed, False)
         return
-    main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
+    names = {one.name for one in known}
+    main = or_else(None, lambda: module.main_input_name)
+    if not isinstance(main, str) or (main not in names and not any(one.kind is one.VAR_KEYWORD for one in known)):
+        main = plain[0].name if plain else ""
     if not main:
         raise no_input("the inputs of forward cannot be guessed; give them with --input")
-    names = {one.name for one in known}
     found = [main, *(["attention_mask"] if main == "input_ids" and "attention_mask" in names else [])]
     yield dict.fromkeys(found, True)
     for name in _USUAL:
@@ -206,6 +245,10 @@ def candidates(name: str, told: Sizes) -> list[Guess]:
         ]
     if _IDS.search(name) and tables:
         return tables
+    if _EDGES.search(name):
+        return [Guess(_usual_type(name), why="pairs of nodes", open=True)]
+    if _IMAGE.search(name) and not told.channels:  # as where patches are cut without a convolution
+        told = dataclasses.replace(told, channels=[(3, 2), (1, 2)])
     floats = (dataclasses.replace(one, type=one.type.replace("float32", told.dtype, 1)) for one in _floats(told))
     return [*floats, *tables]
 
@@ -293,7 +336,7 @@ def fitting(
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
     known, and so are sizes. Raises Stopped where none is found by ``deadline`` (``time.monotonic``)."""
-    first = ""
+    said, place, deepest = "", "", 0
     options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]
@@ -305,14 +348,30 @@ def fitting(
         for side in sides:
             sizes = {name: side if name in ("h", "w") else BASE.get(name, 3) for name in sorted(used)}
             sizes |= {name: size for name, size in known.items() if name in sizes}
+            if any(_count(guess, sizes) > MOST for guess in guesses.values()):
+                continue
             refused = attempt(partial(call, guesses, sizes))
             if not isinstance(refused, Exception):
                 return guesses, sizes
-            first = first or summarize(refused)[:200]
+            depth = sum(1 for _ in traceback.walk_tb(refused.__traceback__))
+            if depth > deepest:  # what came furthest says most
+                deepest, said, place = depth, summarize(refused)[:200], place_of(refused)
         if time.monotonic() > deadline:
             break
-    how = f"--input {names[0]}='{'int64[batch, seq]' if _IDS.search(names[0]) else 'float32[batch, 8]'}'"
-    raise no_input(f"the module runs with no inputs that were tried ({first}); say them, as in {how}")
+    how = " ".join(f"--input {name}='{_usual_type(name)}'" for name in free or names)
+    text = f"the module runs with no inputs that were tried ({said}); say them, as in {how}"
+    raise no_input(f"{text}; {place} raised it" if place else text)
+
+
+def _usual_type(name: str) -> str:
+    """Return a type that an input of this name often has, as an example."""
+    usual = {_EDGES: "int64[2, e]", _IDS: "int64[batch, seq]", _IMAGE: "float32[batch, 3, 64, 64]"}
+    return next((kind for pattern, kind in usual.items() if pattern.search(name)), "float32[batch, 8]")
+
+
+def _count(guess: Guess, sizes: Mapping[str, int]) -> int:
+    """Return how many numbers an input has."""
+    return math.prod(int(size) if size.isdigit() else sizes[size] for size in guess.shape)
 
 
 def _first_tries(guess: Guess) -> list[Guess]:

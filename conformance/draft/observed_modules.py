@@ -18,7 +18,7 @@ from conformance.draft.drafting import Draft, Request, building
 from conformance.draft.guessed_inputs import no_input
 from conformance.draft.recorded_inputs import KEPT, Call, call_of, is_plain
 from conformance.draft.submodules import from_calls
-from conformance.errors import Stopped, UserError, attempt
+from conformance.errors import Stopped, UserError, attempt, or_else
 from conformance.export.state import shapes
 
 
@@ -215,7 +215,8 @@ def _name_maker(frame: FrameType | None, module: Any, script: Path) -> str:
 
 def _defaults(what: str, folder: Path) -> dict[str, Any]:
     with Folder.of(folder).active() as own:
-        parameters = inspect.signature(own.resolve(what)).parameters
+        make = own.resolve(what)
+        parameters = or_else({}, lambda: dict(inspect.signature(make).parameters))
     return {name: one.default for name, one in parameters.items() if one.default is not one.empty}
 
 
@@ -268,9 +269,10 @@ class _Said:
             return [self.value(name, one) for one in value]
         if type(value) is dict and all(isinstance(key, str) for key in value):
             return {key: self.value(name, one) for key, one in value.items()}
-        if hasattr(value, "to_json_string") and hasattr(type(value), "from_dict"):
+        text = or_else(None, lambda: value.to_json_string()) if hasattr(type(value), "from_dict") else None
+        if isinstance(text, str):
             file = f"{self.stem}.json"
-            self.files[file] = value.to_json_string()
+            self.files[file] = text
             return {"file": file, "of": _dotted(type(value), self.script)}
         raise no_input(f"it was made with {name}, a {type(value).__name__}, which a case cannot say")
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from conformance.case.made import value_of
 from conformance.case.python import Folder
-from conformance.draft.drafting import Draft, Request, building, class_of_configuration, draft_module
+from conformance.draft.drafting import Draft, Request, building, class_of_configuration, draft_module, refuse_to_build
 from conformance.draft.guessed_inputs import no_input
 from conformance.errors import Stopped, attempt, summarize
 
@@ -109,15 +109,15 @@ def numbers_of(request: Request) -> tuple[Callable[[Numbers], Mapping[str, Any]]
     with Folder.of(request.folder).active() as folder:
         kind = folder.resolve(request.module)
         of = class_of_configuration(kind)
-        if of is not None and "config" not in request.given:
-            usual = attempt(of)
+        if of is not None and hasattr(of, "to_dict") and "config" not in request.given:
+            usual = attempt(lambda: dict(of().to_dict()))
             if isinstance(usual, Exception):
                 text = f"{of.__name__} cannot be made without arguments: {summarize(usual)}"
                 raise Stopped("declare", type(usual).__name__, text, "case") from usual
             name = _public_name(of)
-            return lambda numbers: {**request.given, "config": {"new": name, "with": dict(numbers)}}, usual.to_dict()
+            return lambda numbers: {**request.given, "config": {"new": name, "with": dict(numbers)}}, usual
         given = {name: value_of(value, folder) for name, value in request.given.items()}
-        return lambda numbers: {**numbers, **request.given}, _arguments(kind, given)
+        return lambda numbers: {**numbers, **request.given}, _arguments(request, kind, given)
 
 
 def _public_name(kind: type) -> str:
@@ -128,7 +128,7 @@ def _public_name(kind: type) -> str:
     )  # fmt: skip
 
 
-def _arguments(make: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(request: Request, make: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with which the class of a module is made where ``make`` is called, without its weights."""
     import torch
 
@@ -137,9 +137,10 @@ def _arguments(make: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, 
     def note(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_name == "__init__":
             names, _, more, values = inspect.getargvalues(frame)
-            own = values[names[0]] if names else None
+            own = values.get(names[0]) if names else None
             if isinstance(own, torch.nn.Module) and all(own is not one for one, _ in seen):
-                seen.append((own, {**{name: values[name] for name in names[1:]}, **(values[more] if more else {})}))
+                said = {name: values[name] for name in names[1:] if name in values}
+                seen.append((own, said | (values.get(more, {}) if more else {})))
 
     def build(device: str) -> Any:
         with torch.device(device):
@@ -155,8 +156,7 @@ def _arguments(make: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, 
     finally:
         sys.setprofile(before)
     if isinstance(module, Exception):
-        text = f"the module cannot be built: {summarize(module)}"
-        raise Stopped("declare", type(module).__name__, text, "case") from module
+        refuse_to_build(request, make, module)
     return next((dict(arguments) for own, arguments in seen if own is module), {})
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from conformance.draft.guessed_inputs import Guess, Tree, called, guesses_in, no_input, replaced
 from conformance.draft.recorded_inputs import AS_SEEN
-from conformance.errors import attempt
+from conformance.errors import attempt, or_else
 from conformance.export.dispatch import operator_mode
 
 Takes = Callable[[int, Mapping[str, int]], bool]
@@ -104,7 +104,8 @@ def _wider(
     finite = any(runs(number, number, sizes) for number in FIRST)
     kind = np.iinfo(guess.dtype)
     named = largest_named(lambda: runs(0, 1, sizes))
-    tables = [size for tensor in module.state_dict().values() for size in getattr(tensor, "shape", ())]
+    state = or_else({}, lambda: dict(module.state_dict()))
+    tables = [size for tensor in state.values() if isinstance(tensor, torch.Tensor) for size in tensor.shape]
     found = range_of(takes, sizes, min(named, 2**20), (int(kind.min), int(kind.max)), [*tables])
     late = time.monotonic() > deadline
     if found is None or late or any(runs(*found, sizes, seed) is None for seed in range(DRAWN)):

@@ -7,6 +7,7 @@ only the suite needs is imported where pytest is to collect it, and nothing else
 from __future__ import annotations
 
 import copy
+import sys
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -27,6 +28,19 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     if declared_options.names_suite(args):
         args[:] = declared_options.rename(args)
         early_config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """End ``conformance run`` with a sentence where there is no case file: nothing that a test could say."""
+    if config.getoption("conformance_run") and not (config.option.help or config.option.version):
+        from conformance.plugin.options import Options
+        from conformance.records.sanitize import tell
+
+        text = Options(config).without_cases()
+        if text:
+            tell(f"conformance run: {text}", sys.stderr)
+            return 2
+    return None
 
 
 @pytest.hookimpl(trylast=True)

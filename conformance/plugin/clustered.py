@@ -217,7 +217,7 @@ class Clustered:
             for field in dataclasses.fields(settings)
             if field.name in ("examples", "random", "require_provider", "tensorrt", "observe", "explain_declared")
         }
-        roots = tuple(dict.fromkeys(str(root.absolute()) for root in own_roots()))
+        roots = tuple(dict.fromkeys(str(root.absolute()) for root in own_roots(options.folder)))
         return Run(
             name=name, folder=str(options.folder), store=str(options.store.absolute()),
             store_shown=display_path(options.store), roots=roots, settings=told,

@@ -102,10 +102,26 @@ class Options:
     def case_paths(self) -> list[Path]:
         if self["cases"]:
             return [Path(path) for path in self["cases"]]
-        for folder in (self.folder, self.config.rootpath):
-            if (folder / "cases").is_dir():
-                return [folder / "cases"]
-        return [self.folder / "cases"]
+        return [next((folder for folder in self._usual() if folder.is_dir()), self._usual()[0])]
+
+    def _usual(self) -> list[Path]:
+        """Return where cases lie unless an option says it, the first first."""
+        return list(dict.fromkeys(folder / "cases" for folder in (self.folder, self.config.rootpath)))
+
+    def without_cases(self) -> str:
+        """Return the sentence about a ``conformance run`` for which there is no case file; empty where there is one,
+        before ``take_case_paths``."""
+        looked = [Path(path) for path in (*(self["cases"] or ()), *self.config.args[1:])] or self._usual()
+        there = [path for path in looked if os.path.lexists(path)]
+        if any(not path.is_dir() or next(path.rglob("*.y*ml"), None) for path in there):
+            return ""
+        from conformance.case import case_file  # late, as it takes time that a run with cases has for its workers
+
+        if case_file.case_files(there):
+            return ""
+        what = "case file (.yaml, .yml) in " if there else ""
+        text = f"there is no {what}{' and '.join(map(str, there or looked))}"
+        return f"{text}; name case files or folders, or write a first case: conformance new NAME"
 
     def may_need_dynamo(self) -> bool:
         """Return whether several processes may export with dynamo, before the cases are read: whether a case file

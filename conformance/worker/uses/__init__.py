@@ -41,30 +41,9 @@ from conformance.worker.uses.whose import (
 )
 
 __all__ = [
-    "INSTALLED",
-    "USER",
-    "Import",
-    "Used",
-    "begin",
-    "begun",
-    "count",
-    "file_of",
-    "has_changed",
-    "has_module",
-    "has_other_names",
-    "imported_by",
-    "is_of_a_library",
-    "is_site",
-    "kind_of",
-    "names_module",
-    "note_file",
-    "note_folder",
-    "of_case",
-    "reads",
-    "settle",
-    "so_far",
-    "variables_at_first",
-    "watch_libraries",
+    "INSTALLED", "USER", "Import", "Used", "absolute", "begin", "begun", "count", "file_of", "has_changed",
+    "has_module", "has_other_names", "imported_by", "is_of_a_library", "is_site", "kind_of", "names_module",
+    "note_file", "note_folder", "of_case", "reads", "settle", "so_far", "variables_at_first", "watch_libraries",
 ]  # fmt: skip
 
 _begun = False
