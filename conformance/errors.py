@@ -76,6 +76,10 @@ class UserError(ValueError):
     """
 
 
+class UserTypeError(UserError, TypeError):
+    """An argument of a type that cannot be used. Its text, alone, says what to pass instead."""
+
+
 def has_torch() -> bool:
     """Return whether PyTorch is installed; it is not imported."""
     return or_else(None, lambda: importlib.util.find_spec("torch")) is not None

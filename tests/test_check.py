@@ -102,7 +102,7 @@ def test_a_name_will_do(tmp_path):
 
 
 @pytest.mark.parametrize("module, given, error, text", [
-    (5, QUICK, TypeError, "takes a torch.nn.Module, or the name of one, and got a int"),
+    (5, QUICK, TypeError, "or the name of one, or an ONNX file, and got a int"),
     (Scaled, QUICK, TypeError, "got the class Scaled; build it first"),
     (Scaled(), {**QUICK, "dimz": {}}, ValueError, "unknown key 'dimz'; did you mean 'dims'"),
     (Scaled(), {**QUICK, "inputs": {"x": "float33[3]"}}, ValueError, "float33"),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from conformance.case.copying import copied
 
@@ -65,3 +65,7 @@ class Here:
     def module(self) -> Any:
         """A copy, so that the module itself stays as it is; raises what copying raises."""
         return copied(self.original)
+
+
+Built: TypeAlias = Here | Pickled | Exported
+"""A module that is there, as a cell gets it."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from conformance.case.built import Exported, Here, Pickled
+from conformance.case.built import Built
 from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.case.dims import Dims, Range
 from conformance.case.export_keys import Dynamo, Export, TorchScript
@@ -209,7 +209,7 @@ class Case:
     """The line of each entry of ``fails``."""
     graph_lines: tuple[int, ...] = ()
     """The line of each entry of ``graph``."""
-    built: Here | Pickled | Exported | None = None
+    built: Built | None = None
     """The module, where it is built already."""
 
     def line_of(self, entry: Fails) -> int:

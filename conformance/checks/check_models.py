@@ -50,9 +50,13 @@ class CheckedModel:
     def file(self) -> Path:
         return self.model.file
 
+    def counted(self) -> list[Record]:
+        """Return the records but those whose failure counts for nothing."""
+        return [one for one in self.records if one.id not in self.uncounted]
+
     def failed(self) -> list[Record]:
         """Return the records of failures that count."""
-        return [one for one in self.records if one.status == "failed" and one.id not in self.uncounted]
+        return [one for one in self.counted() if one.status == "failed"]
 
     def verified(self) -> dict[str, list[str]]:
         """Return the runtimes that are right, each with its precisions."""

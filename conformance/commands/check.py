@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,9 +135,7 @@ def _model(file: Path) -> Model:
 def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, say: Say) -> CheckedModel:
     """Check one model, and print each verdict as it comes. Raises UserError for a file that cannot be checked."""
     from conformance.records import text
-    from conformance.worker.warm import new_file_worker
 
-    said = describe_case(given, model.file, other, say) | recorded_key(given, model.file, say)
     reasons: set[str | None] = set()
 
     def see(record: Record) -> None:
@@ -147,6 +146,31 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
             say("  for the same reason" if record.reason in reasons else f"  {record.reason}")
             reasons.add(record.reason)
 
+    return _check_with(model, given, other, say, see, {})
+
+
+def check_file(file: Path, name: str | None, keys: Mapping[str, Any], say: Say) -> tuple[CheckedModel, list[str]]:
+    """Check a file as the command does with no option, but for ``keys`` of a case, which go before; also return the
+    lines about what is right and what does not count. Raises UserError for a file that cannot be checked."""
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    precision = ["--precision", "fp32"] if "precisions" in keys else []  # what is asked for counts, int8 too
+    given = parser.parse_args([*precision, "--", str(file)])
+    model = _model(file)
+    model = dataclasses.replace(model, name=name or model.name)
+    checked = _check_with(model, given, None, say, lambda record: None, keys)
+    if checked.refused:
+        raise UserError(checked.refused)
+    return checked, [*_verdict(checked, checked.counted()), *_uncounted(checked)]
+
+
+def _check_with(
+    model: Model, given: argparse.Namespace, other: Path | None, say: Say, see: Callable[[Record], object],
+    keys: Mapping[str, Any],
+) -> CheckedModel:  # fmt: skip
+    from conformance.worker.warm import new_file_worker
+
+    said = {**describe_case(given, model.file, other, say), **recorded_key(given, model.file, say), **keys}
     with new_file_worker() as worker:
         runner = _runner(given, worker)
         return _run(model, given, lambda dims: case_with_sizes(model, said, dims, worker, say), runner, see)
@@ -243,7 +267,7 @@ def _report(
     others: int = 0, *, many: bool = False,
 ) -> int:  # fmt: skip
     """Print the findings and the result, write the reports that are asked for, and return the exit code."""
-    counted = [record for one in checked for record in one.records if record.id not in one.uncounted]
+    counted = [record for one in checked for record in one.counted()]
     code = _exit_code(checked)
     if many:
         last = [*blocks(counted), *_totals(checked)]

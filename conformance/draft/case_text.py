@@ -35,7 +35,9 @@ def as_text(
     lines.append("  inputs:")
     for input_name, tree in draft.inputs.items():
         why = f"  # {tree.why}" if isinstance(tree, Guess) and tree.why else ""
-        lines.append(f"    {input_name}: {_input(tree, draft.held, input_name in draft.keywords, input_name)}{why}")
+        said = input_of(draft, input_name, draft.held)
+        value = f'"{said}"' if isinstance(said, str) else flow(said)
+        lines.append(f"    {input_name}: {value}{why}")
     if draft.dims:
         lines.append("  dims:                                # sizes at which PyTorch ran; widen them to yours")
         lines += [f"    {dim}: {sizes}" for dim, sizes in draft.dims.items()]
@@ -59,13 +61,14 @@ def _left_out(left_out: Mapping[str, str]) -> Iterator[str]:
         yield f"    # not compared: {one_line(', '.join(path for path in left_out if left_out[path] == why))}: {why}"
 
 
-def _input(tree: Any, held: Mapping[str, int], by_keyword: bool, name: str) -> str:
-    said = _write_argument(tree, held)
-    if by_keyword:
-        if not isinstance(said, dict):
-            said = {"type" if isinstance(said, str) else "constant" if said is None else "list": said}
-        said = {**said, "as": name}
-    return f'"{said}"' if isinstance(said, str) else flow(said)
+def input_of(draft: Draft, name: str, held: Mapping[str, int]) -> Any:
+    """Return an input as a case says it, with numbers for the dims that are ``held``."""
+    said = _write_argument(draft.inputs[name], held)
+    if name not in draft.keywords:
+        return said
+    if not isinstance(said, dict):
+        said = {"type" if isinstance(said, str) else "constant" if said is None else "list": said}
+    return {**said, "as": name}
 
 
 def _write_argument(tree: Any, held: Mapping[str, int]) -> Any:

@@ -6,15 +6,18 @@ Types come from tensors that were seen, dims from sizes that differ.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.case.dims import DTYPES
 from conformance.draft.guessed_inputs import PADDING, Constant, Guess, no_input, padding_of
 
 KEPT = 8
 """Calls of a module that are looked at."""
-
+AXES = 64
+"""The most axes of a tensor of PyTorch."""
 
 HIDES = -1e4
 """From which number down what is added to a score hides it."""
@@ -55,13 +58,13 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
     for name, value in bound.arguments.items():
         parameter = signature.parameters[name]
         if parameter.kind is parameter.VAR_KEYWORD:
-            arguments |= {inner: _read_value(inner, one) for inner, one in value.items()}
+            arguments |= {inner: read_value(inner, one) for inner, one in value.items()}
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            arguments |= {f"{name}_{index}": _read_value(f"{name}_{index}", one) for index, one in enumerate(value)}
+            arguments |= {f"{name}_{index}": read_value(f"{name}_{index}", one) for index, one in enumerate(value)}
         elif is_plain(value) and is_plain(parameter.default) and value == parameter.default:
             left_out = True
         else:
-            arguments[name] = _read_value(name, value)
+            arguments[name] = read_value(name, value)
             by_name |= {name} if left_out else set()
     return Call(arguments, frozenset(by_name & arguments.keys()))
 
@@ -71,7 +74,8 @@ def is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _read_value(name: str, value: Any) -> Any:
+def read_value(name: str, value: Any) -> Any:
+    """Return an argument as a tree of ``Seen`` and ``Constant``. Raises Stopped for what a case cannot say."""
     import torch
 
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -79,9 +83,9 @@ def _read_value(name: str, value: Any) -> Any:
     if is_plain(value):
         return Constant(value)
     if type(value) in (list, tuple):
-        return type(value)(_read_value(f"{name}.{index}", one) for index, one in enumerate(value))
+        return type(value)(read_value(f"{name}.{index}", one) for index, one in enumerate(value))
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {key: _read_value(f"{name}.{key}", one) for key, one in value.items()}
+        return {key: read_value(f"{name}.{key}", one) for key, one in value.items()}
     kind = type(value).__name__
     raise no_input(f"{name} is a {kind}, which a case says by hand, as {{new: package.Class, with: ...}}")
 
@@ -89,9 +93,16 @@ def _read_value(name: str, value: Any) -> Any:
 def _tensor(name: str, value: Any) -> Seen:
     import torch
 
-    if value.is_quantized or value.is_complex() or value.is_sparse:
-        kind = "quantized" if value.is_quantized else "complex" if value.is_complex() else "sparse"
-        raise no_input(f"{name} is a {kind} tensor, which a case cannot say")
+    kinds = {
+        "quantized": value.is_quantized, "complex": value.is_complex(), "nested": value.is_nested,
+        "sparse": value.layout != torch.strided, "meta": value.is_meta,
+    }  # fmt: skip
+    odd = next((kind for kind, is_one in kinds.items() if is_one), None)
+    if odd is not None:
+        raise no_input(f"{name} is a {odd} tensor, which a case cannot say")
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise no_input(f"{name} is of {dtype}, which a case of a module cannot say; of {', '.join(DTYPES)} it can")
     numbers = value.detach().to("cpu")
     levels: tuple[float, ...] = ()
     low = high = 0.0
@@ -101,7 +112,7 @@ def _tensor(name: str, value: Any) -> Seen:
         if numbers.is_floating_point() and numbers.numel() > 2:
             found = wide.unique()
             levels = tuple(found.tolist()) if len(found) <= 2 else ()
-    return Seen(str(value.dtype).removeprefix("torch."), tuple(value.shape), low, high, levels)
+    return Seen(dtype, tuple(value.shape), low, high, levels)
 
 
 # ---- types -----------------------------------------------------------------------------------------------------
@@ -123,8 +134,8 @@ class _Dims:
     """Names of dims by the sizes that they had in each call."""
 
     given: Mapping[str, tuple[int, ...]]
-    open: bool
-    """Whether a size that was the same in all calls may be a dim, as is tried later."""
+    open: int
+    """How many of the first axes may be dims, as is tried later, where their size was the same in all calls."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The size of each dim in the first call."""
     _names: dict[Any, str] = field(default_factory=dict)
@@ -133,7 +144,7 @@ class _Dims:
         """A number or the name of a dim: sizes that are the same in all calls are the same dim. The first axis is
         told apart from others of its size, since a batch is often as large as something else."""
         same = len(set(sizes)) == 1
-        if same and (not self.open or sizes[0] < 1):
+        if same and (axis >= self.open or sizes[0] < 1):
             return str(sizes[0])
         key = (sizes, axis == 0) if same else sizes
         if key not in self._names:
@@ -150,7 +161,7 @@ class _Dims:
 
 
 def types_of(
-    calls: Sequence[Call], rows: Sequence[int], given: Mapping[str, tuple[int, ...]] | None = None
+    calls: Sequence[Call], rows: Sequence[int], given: Mapping[str, tuple[int, ...]] | None = None, axes: int = AXES
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """The inputs that the calls show, and the size of each dim in the first of them.
 
@@ -158,14 +169,14 @@ def types_of(
         calls: of one module; those that are built unlike the first do not count.
         rows: of the tables of the module, which indices look up.
         given: the sizes of known dims in each call. Then what did not differ between the calls is no dim; without it
-            every size may be one.
+            every size may be one, of the first ``axes`` of each tensor.
     """
     first = calls[0]
     alike = [_skeleton(one.arguments) == _skeleton(first.arguments) for one in calls]
     given = {name: tuple(size for size, same in zip(sizes, alike, strict=True) if same)
              for name, sizes in (given or {}).items()}  # fmt: skip
     used = [one for one, same in zip(calls, alike, strict=True) if same]
-    dims = _Dims(given, open=not given)
+    dims = _Dims(given, open=0 if given else axes)
     inputs = {name: _typed([one.arguments[name] for one in used], dims, rows, name) for name in first.arguments}
     return inputs, dims.sizes
 
@@ -208,6 +219,6 @@ def _values(tensors: Sequence[Seen], rows: Sequence[int], name: str) -> tuple[di
         return padding_of("", levels), PADDING
     if all(one.levels for one in tensors) and len(levels) == 2:
         return {"choice": levels}, "the only values in the calls"
-    if low >= 0 and high > 0:
+    if low >= 0 and 0 < high < math.inf:
         return {"uniform": {"low": 0.0, "high": high}}, "no negative number was seen"
     return None, ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from conformance.draft.drafting import Draft, Request, building, draft_of, other_size, tried
 from conformance.draft.guessed_inputs import called, sizes_of
-from conformance.draft.recorded_inputs import Call, call_of, types_of
+from conformance.draft.recorded_inputs import AXES, Call, call_of, types_of
 from conformance.errors import Stopped, attempt
 
 
@@ -89,9 +89,12 @@ def _calls(module: Any, part: Any, whole: Draft, runs: list[dict[str, int]]) -> 
     return known if len(known) == len(calls) else next(one for one in calls if isinstance(one, str))
 
 
-def from_calls(module: Any, calls: list[Call], given: Mapping[str, tuple[int, ...]] | None = None) -> Draft | str:
-    """A draft of a module that got these calls; or why there is none."""
-    inputs, sizes = types_of(calls, sizes_of(module).rows, given)
+def from_calls(
+    module: Any, calls: list[Call], given: Mapping[str, tuple[int, ...]] | None = None, axes: int = AXES
+) -> Draft | str:
+    """A draft of a module that got these calls; or why there is none. ``given`` and ``axes`` as ``types_of`` has
+    them."""
+    inputs, sizes = types_of(calls, sizes_of(module).rows, given, axes)
     if not inputs:
         return "it is called without an argument"
     draft = attempt(lambda: tried(module, inputs, calls[0].keywords, sizes))
