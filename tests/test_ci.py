@@ -33,6 +33,7 @@ Part = tuple[str, dict[str, str]]
 """A script, and its environment."""
 HOST = "GITHUB_ACTIONS GITHUB_BASE_REF GITLAB_CI CI_MERGE_REQUEST_TARGET_BRANCH_NAME CI_MERGE_REQUEST_IID"
 NO_HOST = dict.fromkeys(HOST.split(), "")
+ON_GITHUB = {"GITHUB_RUN_ID": "7", "GITHUB_SERVER_URL": "https://ci.example"}
 UNRUN_CELLS = {"--options": shlex.join(UNRUN)}
 
 
@@ -87,7 +88,7 @@ def test_a_pull_request_is_compared_with_its_base_branch_and_has_one_comment(pro
     assert done.code == 1, done.text
     assert "**Findings against the base branch:** 2 new" in body and "newly failing" not in body
     assert (project / "reports" / "latest" / "report.html").is_file()
-    assert "<testsuite" in (project / "reports" / "latest.xml").read_text(encoding="utf-8")
+    assert "<testsuite" in (project / "reports" / "latest" / "junit.xml").read_text(encoding="utf-8")
     assert "\n::error file=cases/all.yaml" in done.text
     summary = (project.parent / "summary.md").read_text(encoding="utf-8")
     assert summary.startswith("### ❌ Conformance") and "2 regressions" in summary
@@ -170,6 +171,17 @@ def job(inputs: dict[str, str], context: dict[str, str] | None = None) -> Iterat
     environment = {name: string.Template(value).safe_substitute(context or {}) for name, value in environment.items()}
     for text in (*made["before_script"][2:], *made["script"]):
         yield text, environment
+
+
+def keep(project: Path, inputs: dict[str, str], folder: Path) -> None:
+    """Move what the action keeps of a job into a folder, as the host does, below what all paths share."""
+    (action,) = read(ACTION)
+    (upload,) = (step["with"] for step in action["runs"]["steps"] if "upload-artifact" in step.get("uses", ""))
+    assert upload["include-hidden-files"] is True, "else .conformance/ is left out"
+    for path in filled(upload["path"], {"inputs.working-directory": ".", **inputs}).split():
+        if (project / path).exists():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (project / path).rename(folder / path)
 
 
 def run_shell(project: Path, parts: Iterable[Part], environment: dict[str, str]) -> Outcome:
@@ -262,7 +274,7 @@ def test_the_recipe_for_github_ends_as_its_shards_do(project, text, code):
     for number in recipe["cells"]["strategy"]["matrix"]["shard"]:
         inputs = given(own, {"matrix.shard": str(number)})
         assert run_shell(project, steps(inputs), known).code in (0, code)
-        (project / "reports" / "latest").rename(project.parent / f"conformance-{inputs['name']}")
+        keep(project, {}, project.parent / f"conformance-{inputs['name']}")
     download, gate = recipe["gate"]["steps"][1:]
     (project / download["with"]["path"]).mkdir()
     for made in project.parent.glob(download["with"]["pattern"]):
@@ -285,6 +297,43 @@ def test_the_recipe_for_gitlab_ends_as_its_shards_do(project, text, code):
     done = run_shell(project, job(inputs["gate"]), known)
     assert done.code == code, done.text
     assert run_shell(project, job(inputs["gpu"]), known).code == 1, "there is no TensorRT here"
+
+
+def test_what_the_texts_name_is_kept_with_the_run_and_the_log_says_where(project):
+    """A block names folders of the store, which are gone with the job."""
+    named = project / ".conformance" / "failing" / "12443232" / "smallest"
+    named.mkdir(parents=True)
+    (named / "repro.py").touch()
+    (project / "cases" / "all.yaml").write_text(BROKEN, encoding="utf-8")
+    with code_host() as host:
+        done = run_ci(project, {}, **on_pull_request(host, project), **ON_GITHUB)
+        (body,) = host.bodies
+    where = ".conformance/failing is kept with the artifacts, as is reports/latest: "
+    assert where in done.text and where in (project.parent / "summary.md").read_text(encoding="utf-8")
+    assert "and the folders that are named here](" in body
+    keep(project, {}, project.parent / "kept")
+    for file in (".conformance/failing/12443232/smallest/repro.py", "reports/latest/junit.xml"):
+        assert (project.parent / "kept" / file).is_file()
+    ((made,),) = (body.values() for body in read(TEMPLATE)[1:])
+    default = read(TEMPLATE)[0]["spec"]["inputs"]["report"]["default"]
+    paths = [filled(path, {"inputs.report": default}) for path in made["artifacts"]["paths"]]
+    assert paths == ["reports/latest", ".conformance/failing"]
+    junit = filled(made["artifacts"]["reports"]["junit"], {"inputs.report": default})
+    assert junit == "reports/latest/junit.xml"
+
+
+def test_a_run_that_leaves_no_failing_example_names_no_folder(project):
+    with code_host() as host:
+        done = run_ci(project, {}, **on_pull_request(host, project), **ON_GITHUB)
+    assert done.code == 0 and "is kept with the artifacts" not in done.text
+
+
+def test_a_page_and_a_junit_file_of_the_run_before_are_not_left_beside_the_next(project):
+    for name in ("report.html", "junit.xml"):
+        (project / "reports" / "latest").mkdir(parents=True, exist_ok=True)
+        (project / "reports" / "latest" / name).write_text("of the run before", encoding="utf-8")
+    run_suite(project, *UNRUN)
+    assert sorted(file.name for file in (project / "reports" / "latest").iterdir()) == ["records.jsonl", "run.json"]
 
 
 def test_nothing_that_a_host_fills_in_is_part_of_a_script():

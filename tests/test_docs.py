@@ -48,6 +48,27 @@ def test_a_page_that_is_made_is_what_its_maker_makes(page, maker, function):
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made + "\n"
 
 
+def test_every_figure_of_the_readme_stands_in_the_page_that_it_links():
+    """A row of a table without a link of its own is about the page of the row before it."""
+    above, page, missing = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Run it")[0], None, []
+    for text in re.split(r"\n(?=\|)|\n\n", above):
+        linked = re.search(r"\]\((docs/(?:evidence/[\w-]+|benchmarks)\.md)\)", text)
+        page = linked[1] if linked else page if text.startswith("|") else None
+        if page is not None:
+            known = (ROOT / page).read_text(encoding="utf-8").replace(",", "")
+            figures = re.findall(r"\d+(?:\.\d+)*", re.sub(r"\([^)]*\)", "", text).replace(",", ""))
+            missing += [(page, one) for one in figures if not re.search(rf"(?<![\d.]){re.escape(one)}\b", known)]
+    assert missing == []
+
+
+def test_pages_that_speak_of_a_gpu_know_of_the_run_on_one():
+    records = json.loads((ROOT / "docs/evidence/h200-trt8.6/run.json").read_text(encoding="utf-8"))["records"]
+    (line,) = re.findall(r".*TensorRT\]\(.*", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert "docs/evidence/tensorrt-gpu.md" in line and "no run" not in line
+    guide = (ROOT / "docs/tensorrt.md").read_text(encoding="utf-8")
+    assert f"[{len(records)} cells on an H200](evidence/tensorrt-gpu.md)" in guide
+
+
 def test_the_index_leads_to_every_page():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.name != "index.md"]

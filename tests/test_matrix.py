@@ -47,13 +47,25 @@ def test_the_matrix_reads_as_documented():
 
 @pytest.mark.parametrize("accuracy, specials, sign", [
     ("passed", "passed", "✓"), ("failed", "passed", "F"), ("failed", "failed", "F"), ("xpassed", "passed", "X"),
-    ("xfailed", "failed", "x"), ("skipped", "skipped", "s"), ("passed", "failed", "N"), ("passed", "xfailed", "n"),
+    ("xfailed", "failed", "N"), ("skipped", "skipped", "s"), ("passed", "failed", "N"), ("passed", "xfailed", "n"),
+    ("passed", "skipped", "✓"), ("skipped", "failed", "N"), ("skipped", "passed", "s"), ("failed", "xpassed", "F"),
+    (None, "skipped", "s"), (None, "failed", "N"), (None, "xfailed", "n"), (None, "passed", "✓"),
 ])  # fmt: skip
-def test_a_cell_shows_its_accuracy_and_where_that_passed_its_specials(accuracy, specials, sign):
-    records = [record("other"), record("one", status=accuracy), record("one", status=specials, check="specials")]
+def test_a_cell_shows_its_accuracy_and_what_its_specials_add(accuracy, specials, sign):
+    """What is red shows, and no pass is hidden because nothing could be said of NaN."""
+    own = [record("one", status=accuracy)] if accuracy else []
+    records = [record("other"), *own, record("one", status=specials, check="specials")]
     for order in (records, records[::-1]):
         (row,) = (line for line in matrix.lines(order, 80) if line.startswith("one"))
         assert row.split() == ["one", sign]
+
+
+def test_the_legend_has_the_signs_that_occur():
+    records = [record("one"), record("one", check="specials", status="skipped", reason="NaN spreads")]
+    shown = [*matrix.lines(records, 80)]
+    assert next(matrix.legend(shown)) == "✓ passed"
+    shown = [*matrix.lines([*records, record("two", opset=18, status="failed")], 80)]
+    assert next(matrix.legend(shown)) == "✓ passed   F failed   · not a cell"
 
 
 def test_a_runtime_that_was_not_run_at_all_has_a_line_with_the_reasons_and_no_columns():

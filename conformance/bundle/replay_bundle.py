@@ -389,6 +389,5 @@ def summary(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         if record["status"] in ("failed", "xpassed"):
             yield f"---- {record['id']}"
             yield from text.failure(record).split("\n")
-    yield from matrix.lines(records, width)
-    yield ""
-    yield from (*matrix.LEGEND, matrix.counts(records))
+    table = [*matrix.lines(records, width)]
+    yield from (*table, "", *matrix.legend(table), matrix.counts(records))

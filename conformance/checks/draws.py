@@ -132,6 +132,11 @@ class Draws:
         return Draw(sizes, regime, seed, self._count - 1)
 
 
+def kept_draws(settings: Settings, cell: Cell) -> list[Draw]:
+    """Return the draws at which a cell failed when it ran last, that the case still allows; they stay kept."""
+    return _Failures(settings, cell).kept()
+
+
 class _Failures:
     """Draws that failed in earlier runs: a file each, in a folder for each cell."""
 
@@ -154,6 +159,11 @@ class _Failures:
             elif self._allows(draw):
                 draws.append(dataclasses.replace(draw, index=-1))
         return draws, unreadable
+
+    def kept(self) -> list[Draw]:
+        """The kept draws that the case still allows."""
+        draws = map(self._read, self._files())
+        return [dataclasses.replace(draw, index=-1) for draw in draws if draw is not None and self._allows(draw)]
 
     def _files(self) -> list[Path]:
         if self._folder is None:

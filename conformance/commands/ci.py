@@ -16,10 +16,13 @@ from typing import Any
 from conformance.commands import diff, merge
 from conformance.commands.run import start
 from conformance.errors import UserError
+from conformance.records.run_file import JUNIT, PAGE, read_run
 from conformance.records.sanitize import one_line, tell
 
 _RAN = (0, 1, 5)
 """Exit codes of a run that left records, if it had any cells; all others are about options, or a run broken off."""
+FAILING = Path(".conformance/failing")
+"""Where failing examples lie, with scripts and texts to report, which ``action.yml`` and the template keep too."""
 _MODEL = "fp16"
 """The precision in which a model without a case is run besides its own."""
 
@@ -35,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--shards",
         default="",
         metavar="TEXT",
-        help="runs of other jobs to join, as in 'shards/*', for cases",
+        help="runs of other jobs to join, as in 'shards/*/reports/latest', for cases",
     )
     parser.add_argument(
         "--baseline", default="", metavar="FILE",
@@ -46,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--report", type=Path, default=Path("reports/latest"), metavar="DIR",
-        help="where the run and its page go, with a JUnit file beside it (default: %(default)s)",
+        help="where the run, its page and its JUnit file go (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--name", metavar="NAME", help="what tells its comment from those of other jobs")
     parser.add_argument(
@@ -72,7 +75,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _run_cases(given: argparse.Namespace, base: Path | None) -> int:
     compared = ["--baseline", str(base)] if base is not None else []
-    report = ["--report", str(given.report), "--junit-xml", f"{given.report}.xml"]
+    report = ["--report", str(given.report), "--junit-xml", str(given.report / JUNIT)]
     with _case_of(Path(given.model)) if given.model else contextlib.nullcontext() as case:
         cases = _split(given.cases) if case is None else [case]
         return start([*cases, *report, *compared, *_split(given.options)])
@@ -179,14 +182,17 @@ def _git(*words: str) -> bytes:
 
 def _show(given: argparse.Namespace, base: Path | None) -> None:
     from conformance.commands.report import changes_since
-    from conformance.records.run_file import read_run
     from conformance.report.command import report
     from conformance.report.markdown import summary
 
     changes = changes_since(given.report, base)
     on_github = bool(os.environ.get("GITHUB_ACTIONS"))
-    report([given.report], html=given.report / "report.html", github=on_github, changes=changes)
+    report([given.report], html=given.report / PAGE, github=on_github, changes=changes)
     _add_to_summary(summary(*read_run(given.report), changes))
+    if _page() and FAILING.is_dir():  # the log and the summary name folders that are gone with the job
+        where = f"{FAILING} is kept with the artifacts, as is {given.report}: {_page()}"
+        tell(where)
+        _add_to_summary(f"{where}\n")
     if given.comment == "true" and any(map(os.environ.get, ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_IID"))):
         _comment(given, base, changes)
 

@@ -22,10 +22,6 @@ _PARTS = {"export": "export", "cost": "cost", **{runtime.name: runtime.short or 
 """What stands beside an exporter, in order, with its short name."""
 _SHORT = {**_EXPORTERS, **_PARTS}
 
-_BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
-"""The sign of a cell that passed, by the status of its further checks: specials, registration, fidelity, engine,
-build."""
-
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
@@ -34,7 +30,6 @@ MEANINGS = {
     "·": "not a cell", "n": "a further check failed as declared", "N": "a further check is red",
 }  # fmt: skip
 """The meaning of the signs, in the order of a legend."""
-LEGEND = ("   ".join(f"{sign} {meaning}" for sign, meaning in MEANINGS.items()),)
 _FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine, build"
 
 _COLUMNS = {
@@ -50,10 +45,9 @@ MOST_LINES = 24
 def lines(records: Sequence[Mapping[str, Any]], width: int, *, full: bool = True) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
-    A cell shows its accuracy, or its export under ``export``; where that passed, the worst of the further checks:
-    specials, registration, what the precision costs, engine. A runtime of which not one cell was run has no columns,
-    but a line that says so. Unless it is ``full``, a long matrix has the cases alone that made the run fail, and sums
-    of all.
+    A cell shows its accuracy, or its export under ``export``, and by ``sign`` its further checks: specials,
+    registration, what the precision costs, engine. A runtime of which not one cell was run has no columns, but a line
+    that says so. Unless it is ``full``, a long matrix has the cases alone that made the run fail, and sums of all.
     """
     missing = not_run(records)
     for runtime in missing:
@@ -151,7 +145,7 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
         yield from _table(group, signs, label)
 
 
-_OWN = ("accuracy", "export", "parse")
+OWN = ("accuracy", "export", "parse")
 """The checks whose status a sign is; others stand beside them."""
 
 
@@ -167,7 +161,7 @@ def _signs(records: Iterable[Mapping[str, Any]]) -> dict[Column, str]:
         if record["check"] == "fidelity":
             costs.append((column(record), record["status"]))
         else:
-            kind, key = own if record["check"] in _OWN else beside, column(record)
+            kind, key = own if record["check"] in OWN else beside, column(record)
             kind[key] = _worse(kind.get(key, "passed"), record["status"])
     for cost, status in costs:  # of all runtimes of its precision, or of none
         runtimes = [key for key in own if (key[0], *key[2:]) == (cost[0], *cost[2:])]
@@ -175,13 +169,16 @@ def _signs(records: Iterable[Mapping[str, Any]]) -> dict[Column, str]:
             beside[key] = _worse(beside.get(key, "passed"), status)
         if not runtimes:
             own[cost] = status
-    return {key: sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
+    return {key: sign(own.get(key), beside.get(key)) for key in own | beside}
 
 
 def _worse(first: str, second: str) -> str:
     """The status that counts where two checks share a sign."""
-    order = ("passed", "skipped", "xfailed", "xpassed", "failed")
-    return max(first, second, key=order.index)
+    return max(first, second, key=WORSE.index)
+
+
+WORSE = ("passed", "skipped", "xfailed", "xpassed", "failed")
+"""The statuses of checks that share a sign: the last of them counts."""
 
 
 def column(record: Mapping[str, Any]) -> Column:
@@ -189,8 +186,15 @@ def column(record: Mapping[str, Any]) -> Column:
     return record["exporter"], part, record["precision"], record["opset"]
 
 
-def sign(own: str, beside: str) -> str:
-    return _SIGNS[own] if own != "passed" or beside == "passed" else _BESIDE[beside]
+def sign(own: str | None, beside: str | None) -> str:
+    """Return the sign of a cell by the status of its own check, and the worst of its further checks: specials,
+    registration, fidelity, engine, build. None stands for no check. What is red always shows; a further check that
+    was skipped, as where nothing could be said of NaN, takes nothing away from a pass."""
+    if beside in ("failed", "xpassed") and own not in ("failed", "xpassed"):
+        return "N"
+    if beside == "xfailed" and own in (None, "passed"):
+        return "n"
+    return _SIGNS[own or beside or "passed"]
 
 
 def groups(columns: Iterable[Column]) -> list[list[Column]]:
@@ -286,7 +290,12 @@ def in_brief(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from slow(records, 1)
     cases = {record["case"] for record in records if record.get("changed")}
     if cases:
-        yield f"{len(cases)} case{'s' * (len(cases) > 1)} changed the process that they ran in, and no other saw it"
+        who = (
+            "1 case changed the process that it"
+            if len(cases) == 1
+            else f"{len(cases)} cases changed the process that they"
+        )
+        yield f"{who} ran in, and no other case saw it"
 
 
 def asides(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:

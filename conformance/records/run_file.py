@@ -27,6 +27,8 @@ SCHEMA = 1
 
 LINES, WHOLE, CHANGES = "records.jsonl", "run.json", "changes.json"
 """A line for each record as it comes; all records, at the end; and what changed since a baseline."""
+PAGE, JUNIT = "report.html", "junit.xml"
+"""What ``conformance ci`` makes of a run, beside it."""
 
 
 class RunWriter:
@@ -51,7 +53,7 @@ class RunWriter:
         self._size = 0
         try:
             self.locked = _claim(self._file, folder)
-            for name in (WHOLE, CHANGES):  # of the run before
+            for name in (WHOLE, CHANGES, PAGE, JUNIT):  # of the run before
                 (folder / name).unlink(missing_ok=True)
             self._file.truncate(0)
             self.add({"schema": SCHEMA, **header, "process": _process()})

@@ -51,7 +51,10 @@ def comment(
     against = _compare(rows, base)
     head = [marker(name), *headline(header, rows, changes), "", _sum_up(against, base is not None), ""]
     blocks = [[*of_finding(one, "new" if base is not None else "red")] for one in against.new]
-    tail = [*_write_rest(against, rows, changes), *([f"[The whole report]({page})"] if page else [])]
+    tail = [
+        *_write_rest(against, rows, changes),
+        *([f"[The whole report, and the folders that are named here]({page})"] if page else []),
+    ]
     for shown in range(len(blocks), -1, -1):
         left = len(blocks) - shown
         more = [f"and {left} more findings, which the whole report shows", ""] if left else []

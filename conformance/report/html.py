@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +25,6 @@ from conformance.records import finding_block, matrix, text
 from conformance.records.findings import Finding, findings, since
 from conformance.records.record import Record
 from conformance.records.sanitize import cleaned, literal, visible
-from conformance.records.text import replay_of
 from conformance.report.record_rows import (
     STATUSES,
     WORDS,
@@ -82,7 +82,7 @@ def _by_key(shown: Sequence[tuple[int, Row]]) -> tuple[dict[Key, list[int]], dic
     beside: dict[Key, list[int]] = {}
     for number, row in shown:
         if row["check"] != "fidelity":
-            kind = own if row["check"] in ("accuracy", "export") else beside
+            kind = own if row["check"] in matrix.OWN else beside
             kind.setdefault((row["case"], matrix.column(row)), []).append(number)
     runtimes: dict[tuple[str, str, str, int], list[Key]] = {}
     for case, column in own:
@@ -102,16 +102,16 @@ def _cell(rows: Sequence[Row], own: list[int], beside: list[int]) -> list[Any] |
     if not own and not beside:
         return None
 
-    def worst(numbers: list[int]) -> tuple[str, int | None]:
+    def worst(numbers: list[int]) -> tuple[str | None, int | None]:
         if not numbers:
-            return "passed", None
-        number = min(numbers, key=lambda number: STATUSES.index(rows[number]["status"]))
+            return None, None
+        number = max(numbers, key=lambda number: matrix.WORSE.index(rows[number]["status"]))
         return rows[number]["status"], number
 
-    first, second = worst(own), worst(beside)
-    decides = second[1] if first[1] is None or (first[0] == "passed" != second[0]) else first[1]
-    others = [number for number in [*own, *beside] if number != decides]
-    return [matrix.sign(first[0], second[0]), decides, *others]
+    (first, mine), (second, further) = worst(own), worst(beside)
+    sign = matrix.sign(first, second)
+    decides = further if first is None or sign != matrix.sign(first, None) else mine
+    return [sign, decides, *(number for number in [*own, *beside] if number != decides)]
 
 
 def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
@@ -199,11 +199,13 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
     skipped = [row for row in rows if row["status"] == "skipped"]
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, _SCRIPTS)) + "\n})();\n"
     style = _read("page.css")
+    data = _data(rows, history, changed)
+    signs = {cell[0] if cell else "·" for line in data["matrix"]["cells"] for cell in line}
     return _template().render(
         policy=_policy(script, style),
         style=Markup(style),  # ours, and hashed as it stands
         script=Markup(script),
-        data=Markup(script_text(_data(rows, history, changed))),
+        data=Markup(script_text(data)),
         title=_title(rows, len(blocking(changed))),
         name=name,
         started=header.get("started"),
@@ -216,12 +218,12 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         first=[_headline(finding, past) for finding in found[:MOST_FIRST]],
         findings=text.found(len(found), len(failures(rows))),
         red=len(failures(rows)),
-        faults=_faults(rows),
+        faults=Counter(str(row["fault"] or "not known") for row in failures(rows)).most_common(),
         skipped=[(reason, len(same)) for reason, same in by_reason(skipped).items()],
         changes=_by_kind(changed),
         compared=len(changed),
         most_changes=MOST_CHANGES,
-        legend=matrix.MEANINGS,
+        legend={sign: matrix.MEANINGS[sign] for sign in matrix.MEANINGS if sign in signs},
     )
 
 
@@ -277,12 +279,6 @@ def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Any]]]) -
     }  # fmt: skip
 
 
-def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Count the failures by who is at fault, the most frequent first."""
-    faults = [str(row["fault"] or "not known") for row in failures(rows)]
-    return sorted(((fault, faults.count(fault)) for fault in set(faults)), key=lambda pair: (-pair[1], pair[0]))
-
-
 def _duration(header: Mapping[str, Any]) -> str:
     if not finished(header):
         return ""
@@ -317,7 +313,7 @@ def _plain(value: Any) -> str:
 def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
     told = [
         {**row, "words": verdict(row), "details": details(row), "latency": _latency(row["latency"]),
-         "command": row["command"] and literal(row["command"]), "replay": replay_of(row)}
+         "command": row["command"] and literal(row["command"]), "replay": text.replay_of(row)}
         for row in rows
     ]  # fmt: skip
     return {

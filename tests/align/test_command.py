@@ -3,15 +3,22 @@
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from conformance.case.case_file import load
+from conformance.checks.run_cell import run_cell
 from conformance.cli import main
 from conformance.commands import align as command
+from conformance.plan.catalogue import plan
+from conformance.plan.settings import Settings
 from conformance.records.text import align_of
 from conformance.runtimes import registry
+from conformance.worker.progress_note import Progress
 from tests.kit.cases import say, write_case
 from tests.kit.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
 from tests.kit.runs import Said
+from tests.kit.runtimes import wrong_runtime
 
 
 @pytest.fixture
@@ -100,6 +107,44 @@ def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments
     assert done.code == 2 and done.out == "" and len(done.err.splitlines()) == 1
     for part in parts:
         assert part in done.err
+
+
+def fail():
+    """Run a cell of the typed case as a run does, which keeps failing draws; return its id, and whether it fails."""
+    settings = Settings(
+        store=Path(".conformance/models"), failures=Path(".conformance/failures"), examples=0, explain="later"
+    )
+    (case,) = load(Path("cases/planted.yaml"))
+    (cell,) = (cell for cell in plan(case) if (cell.check, cell.opset) == ("accuracy", 17))
+    return cell.id, run_cell(Progress(), cell, settings).status == "failed"
+
+
+KEPT = 'forward: "{how}"\ninputs: {{x: "float32[batch, 4]"}}\ndims: {{batch: 1..64}}\nspecials: false'
+BAKED = KEPT.format(how="torch.sin(x) * (2.0 if x.shape[0] > 8 else 1.0)")
+
+
+def test_it_looks_at_the_example_and_the_model_that_failed_last(typed):
+    """A branch on a size is right at the sizes of the export, and in all examples once it is gone."""
+    body = say(BAKED, "export: {torchscript: [16, 17]}", "runtimes: onnxruntime")
+    before = typed(body, "planted")
+    assert before.code == 0 and "as no failing one of this model is kept" in before.out
+    cell, red = fail()
+    done = typed(body, "planted")
+    assert red and done.code == 1 and "opset 17, fp32, by" in done.out
+    assert f"with which {cell} failed when it ran last" in done.out
+    assert [*Path(".conformance/failures").glob("*/*")], "it stays kept"
+    named = typed(body, "planted", "--opset", "17", "--at", "batch=3")
+    assert named.code == 0 and "nothing parts in this example" in named.out and "failed" not in named.out
+
+
+def test_what_fails_by_no_operator_is_said_to_fail_all_the_same(typed):
+    body = say(KEPT.format(how="torch.sin(x)"), "export: {torchscript: [17]}", "runtimes: onnxruntime")
+    typed(body, "planted")
+    with wrong_runtime(lambda inputs, outputs: [outputs[0] * np.float32(1.5)]):
+        cell, red = fail()
+    done = typed(body, "planted")
+    assert red and done.code == 0 and f"so {cell} did not fail by an operator of the graph alone" in done.out
+    assert "that is one example" not in done.out
 
 
 HALVED = "torch.tanh(x) * ((x.shape[1] - y.shape[1]) // 2) + y.sum()"

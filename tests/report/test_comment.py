@@ -46,7 +46,7 @@ def test_findings_are_new_still_there_or_gone():
 def test_without_a_baseline_every_finding_is_shown_and_none_is_called_new():
     text = comment("net", (HEADER, [failed()]), None, page="https://ci.example/page")
     assert "has no baseline" in text and "**red:**" in text and "**new" not in text
-    assert text.endswith("[The whole report](https://ci.example/page)\n")
+    assert text.endswith("[The whole report, and the folders that are named here](https://ci.example/page)\n")
 
 
 def test_a_long_comment_ends_at_a_finding_and_leads_to_the_page():

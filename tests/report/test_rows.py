@@ -78,3 +78,21 @@ def test_a_sign_leads_to_the_record_that_decides_it():
 def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it():
     given = [record(), record(check="specials", status="failed"), record(check="engine")]
     assert grid(record_rows.complete(given))["cells"] == [[["N", 1, 0, 2]]]
+
+
+@pytest.mark.parametrize(("accuracy", "specials", "cell"), [
+    ("passed", "skipped", ["✓", 0, 1]), ("skipped", "failed", ["N", 1, 0]), ("xfailed", "failed", ["N", 1, 0]),
+    ("skipped", "passed", ["s", 0, 1]),
+])  # fmt: skip
+def test_what_could_not_be_said_of_nan_hides_no_pass_and_nothing_hides_a_failure(accuracy, specials, cell):
+    given = [record(status=accuracy), record(check="specials", status=specials)]
+    assert grid(record_rows.complete(given))["cells"] == [[cell]]
+
+
+def test_the_page_has_a_legend_of_the_signs_that_occur():
+    def legend(*records):
+        return re.findall(r"<span><b>(.)</b>", page([("run", {}, records)]))
+
+    skipped = record(check="specials", status="skipped", reason="NaN spreads")
+    assert legend(record(), skipped) == ["✓"]
+    assert legend(*mixed()) == [*matrix.MEANINGS]

@@ -12,6 +12,9 @@ RUNTIMES = tuple(
     runtime.name for runtime in registry.RUNTIMES if runtime.inside or not (runtime.builds or runtime.only_builds)
 )
 
+_EPILOG = """Without --at, --values and --seed it looks at the example with which a cell of the model failed
+when it ran last, or else at one of the sizes of the export."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", help="name of the case, with the values of vary where it has them")
@@ -25,8 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "showing the tensors inside changes what the optimizer merges)",
     )  # fmt: skip
     parser.add_argument("--at", metavar="DIM=N,...", help="sizes, as in batch=2,h=64; others as in the export")
-    add_option(parser, "--values", "plain", "kind of values", metavar="REGIME")
+    parser.add_argument("--values", metavar="REGIME", help="kind of values (default: plain)")
     parser.add_argument("--seed", type=int, help="seed of the values; the default is made of the case's name")
+    parser.epilog = f"{_EPILOG}\n\n{parser.epilog}"
     parser.add_argument("--all", action="store_true", help="show every operator, also those not found in the graph")
     add_store(parser)
 
@@ -43,9 +47,14 @@ def run(given: argparse.Namespace) -> int:
     )  # fmt: skip
     answer = align(question)
     show(answer, everything=given.all)
-    if not answer.parts and (given.at, given.seed, given.values) == (None, None, "plain"):
+    if not answer.parts and answer.failed:
         print(
-            "that is one example; where a cell fails on another, --at, --values and --seed take what stands in its "
-            "line 'smallest example'"
+            f"so {answer.failed} did not fail by an operator of the graph alone: its runtime may compute otherwise "
+            "what is right here, which --runtime shows"
+        )
+    elif not answer.parts and not question.names_example:
+        print(
+            "that is one example, as no failing one of this model is kept: run its cells first, or give --at, "
+            "--values and --seed what stands in the line 'smallest example'"
         )
     return int(answer.parts)

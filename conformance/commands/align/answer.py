@@ -16,9 +16,8 @@ from conformance.checks.locate import follow, question
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
-from conformance.commands.align.question import Question, answered
+from conformance.commands.align.question import Chosen, Question, answered
 from conformance.compare.judges import NoiseLimits
-from conformance.draw.draw import Draw
 from conformance.errors import UserError
 from conformance.onnxgraph.reads import Graph, operator_of
 from conformance.records.location import describe_unable, located
@@ -48,6 +47,8 @@ class Answer:
     rows: Sequence[Row]
     sentences: Sequence[str]
     parts: bool
+    failed: str | None = None
+    """The cell that failed with this example when it ran last, where one is known."""
 
     @property
     def counted(self) -> str:
@@ -61,36 +62,38 @@ def align(question: Question) -> Answer:
     return answered(question, _answer)
 
 
-def _answer(run: CellRun, draw: Draw, runtime: str) -> Answer:
+def _answer(run: CellRun, chosen: Chosen, runtime: str) -> Answer:
     try:
-        return (_converted if run.cell.converted else _exported)(run, draw, runtime)
+        return (_converted if run.cell.converted else _exported)(run, chosen, runtime)
     except Unable as reason:
         why = describe_unable({"unable": reason.why, "detail": str(reason)})
         raise UserError(f"{run.cell.case.name}, {run.cell.exporter} opset {run.cell.opset}: {why}") from None
 
 
-def _heading(run: CellRun, draw: Draw, runtime: str) -> str:
+def _heading(run: CellRun, chosen: Chosen, runtime: str) -> str:
+    draw = chosen.draw
     cell, sizes = run.cell, ", ".join(f"{name}={size}" for name, size in draw.dims.items())
     entry = registry.named(runtime)
     how = f"{entry.title}, {entry.shown_inside}" if entry.shown_inside else entry.title
     return (
         f"{cell.case.name}, {cell.exporter} opset {cell.opset}, {cell.precision}, by {how}; "
         f"{sizes or 'no dims'}, {draw.regime} values, seed {draw.seed}"
+        f"{f', with which {chosen.failed} failed when it ran last' if chosen.failed else ''}"
     )
 
 
-def _exported(run: CellRun, draw: Draw, runtime: str) -> Answer:
+def _exported(run: CellRun, chosen: Chosen, runtime: str) -> Answer:
     """Give each operator what the graph has before it."""
     stored = run.model()
     verify = Verifier(run.of_cell(stored))
-    search, told = follow(run, verify, stored, verify.example(draw), runtime)
+    search, told = follow(run, verify, stored, verify.example(chosen.draw), runtime)
     nodes = _nodes(Graph(search.model))
     rows = [_of_step(step, nodes.get(f"{step.tensor}", step.tensor or ""), search.parting) for step in search.steps]
     inside = sum(row.parts for row in rows)
-    sentences = [*located({"operator": told})] if told else ["nothing parts"]
+    sentences = [*located({"operator": told})] if told else ["nothing parts in this example"]
     if inside and not told:
         sentences = [f"no output is wrong, though {inside} values inside differ (x)"]
-    return Answer(_heading(run, draw, runtime), ["error/allowed"], rows, sentences, told is not None)
+    return Answer(_heading(run, chosen, runtime), ["error/allowed"], rows, sentences, told is not None, chosen.failed)
 
 
 def _of_step(step: Step, node: str, first: Parting | None) -> Row:
@@ -104,13 +107,13 @@ def _of_step(step: Step, node: str, first: Parting | None) -> Row:
     return Row(step.operator, node, [measure], badness, parting is not None, is_first)
 
 
-def _converted(run: CellRun, draw: Draw, runtime: str) -> Answer:
+def _converted(run: CellRun, chosen: Chosen, runtime: str) -> Answer:
     """Let PyTorch and the converted model each compute by themselves."""
     import onnx
 
     stored = run.model()
     verify = Verifier(run.of_cell(stored))
-    example = verify.example(draw)
+    example = verify.example(chosen.draw)
     search = Search(question(run, verify, stored, example))
     program = with_outputs(search.exhibit.program, search.exhibit.model)
     model = onnx.load(converted_model(run, stored, refuse=False).file)
@@ -127,7 +130,8 @@ def _converted(run: CellRun, draw: Draw, runtime: str) -> Answer:
         for loss in found
     ]  # fmt: skip
     parts = any(loss.text for loss in found)
-    return Answer(_heading(run, draw, runtime), ["dB", "drop"], rows, [*_conclude(found, worst)], parts)
+    sentences = [*_conclude(found, worst)]
+    return Answer(_heading(run, chosen, runtime), ["dB", "drop"], rows, sentences, parts, chosen.failed)
 
 
 def _nodes(graph: Graph) -> dict[str, str]:
@@ -137,7 +141,10 @@ def _nodes(graph: Graph) -> dict[str, str]:
 
 def _conclude(found: Sequence[Loss], worst: Loss | None) -> Iterator[str]:
     if not any(loss.text for loss in found):
-        yield "nothing parts: all values that could be compared are finite, and the outputs have the SQNR that is due"
+        yield (
+            "nothing parts in this example: all values that could be compared are finite, and the outputs have the "
+            "SQNR that is due"
+        )
     if worst is not None and worst.text and worst.sqnr == -math.inf:
         yield f"first wrong operator at {name(worst.operator)}: {worst.text}"
     elif worst is not None:

@@ -9,7 +9,9 @@ from typing import TypeVar
 
 from conformance.case.declaration import Case
 from conformance.case.words import REGIMES, SPECIALS
+from conformance.checks.draws import kept_draws
 from conformance.checks.models import CellRun
+from conformance.disk.stores import DRAWS
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable, UserError, did_you_mean
 from conformance.plan.catalogue import find_case, plan
@@ -32,22 +34,41 @@ class Question:
     runtime: str = LITERAL
     at: str | None = None
     """``batch=2,h=64``; other dims are as in the export."""
-    values: str = REGIMES[0]
+    values: str | None = None
     seed: int | None = None
+
+    @property
+    def names_example(self) -> bool:
+        """Return whether the user says which example to look at, or some of it."""
+        return (self.at, self.values, self.seed) != (None, None, None)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The example to look at."""
+
+    draw: Draw
+    failed: str | None = None
+    """The cell that failed with it when it ran last; None for an example that the user names, or that is chosen."""
 
 
 _T = TypeVar("_T")
 
 
-def answered(question: Question, answer: Callable[[CellRun, Draw, str], _T]) -> _T:
-    """Call ``answer`` with the cell, the draw and the runtime of a question.
+def answered(question: Question, answer: Callable[[CellRun, Chosen, str], _T]) -> _T:
+    """Call ``answer`` with the cell, the example and the runtime of a question: by default the example with which a
+    cell of that model failed last.
 
     Returns what it gives; raises UserError with what the user has to correct.
     """
     from conformance.worker.warm import prepare_process
 
-    cell = _cell(find_case(question.case, question.paths), question)
-    if question.values not in (*REGIMES, *SPECIALS):
+    case = find_case(question.case, question.paths)
+    settings = Settings(store=question.store, failures=question.store.parent / DRAWS)
+    cells = _fitting(case, question)
+    found = None if question.names_example else _failed(case, cells, settings)
+    cell, chosen = found or (cells[0], None)
+    if question.values not in (None, *REGIMES, *SPECIALS):
         raise UserError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
     if cell.converted and not registry.named(question.runtime).converted:
         raise UserError(f"--runtime: {question.runtime} runs no converted models")
@@ -56,8 +77,8 @@ def answered(question: Question, answer: Callable[[CellRun, Draw, str], _T]) -> 
         raise UserError(f"--runtime {question.runtime}: {missing}")
     prepare_process()
     try:
-        with CellRun.opened(cell, Settings(store=question.store)) as run:
-            return answer(run, _draw(run, question), question.runtime)
+        with CellRun.opened(cell, settings) as run:
+            return answer(run, chosen or Chosen(_draw(run, question)), question.runtime)
     except (Stopped, Unavailable) as stop:
         if isinstance(stop, Stopped) and stop.fault == "harness":
             raise
@@ -67,7 +88,8 @@ def answered(question: Question, answer: Callable[[CellRun, Draw, str], _T]) -> 
 # ---- what the user says --------------------------------------------------------------------------------------
 
 
-def _cell(case: Case, question: Question) -> Cell:
+def _fitting(case: Case, question: Question) -> list[Cell]:
+    """Return a cell for each model that fits the question, the first of the case first."""
     cells = [cell for cell in plan(case) if cell.check in ("export", "fidelity")]
     fitting = [
         cell
@@ -79,7 +101,24 @@ def _cell(case: Case, question: Question) -> Cell:
     if not fitting:
         have = ", ".join(f"{cell.exporter} {cell.opset} {cell.precision}" for cell in cells)
         raise UserError(f"{case.name} has no such model; it has {have}")
-    return fitting[0]
+    return fitting
+
+
+_TELLING = ("accuracy", "fidelity", "specials")
+"""The checks whose failing examples show a wrong operator, those of ordinary values first."""
+
+
+def _failed(case: Case, models: list[Cell], settings: Settings) -> tuple[Cell, Chosen] | None:
+    """Return the first model of which a cell failed when it ran last, and the example with which it did."""
+    cells = sorted(
+        (cell for cell in plan(case) if cell.check in _TELLING), key=lambda cell: _TELLING.index(cell.check)
+    )
+    for model in models:
+        for cell in cells:
+            if (cell.exporter, cell.opset, cell.precision) == (model.exporter, model.opset, model.precision):
+                for draw in kept_draws(settings, cell):
+                    return model, Chosen(draw, cell.id)
+    return None
 
 
 def _draw(run: CellRun, question: Question) -> Draw:
@@ -100,7 +139,7 @@ def _draw(run: CellRun, question: Question) -> Draw:
             conditions = "".join(f", where {condition}" for condition in dims.where)
             raise UserError(f"--at {name}={sizes[name]}: {name} is {dims.ranges[name]}{fixed}{conditions}")
     seed = seed_of(case.name, "align") if question.seed is None else question.seed
-    return Draw(fitted or sizes, question.values, seed)
+    return Draw(fitted or sizes, question.values or REGIMES[0], seed)
 
 
 def _sizes(text: str) -> list[tuple[str, int]]:
