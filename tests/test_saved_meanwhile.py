@@ -96,8 +96,9 @@ def cell_of(file: Path) -> Cell:
 
 
 def settings(store: Path) -> Settings:
+    """Of one run in two processes, whose variables other tests may have changed in between."""
     kept = {name: store.parent / name for name in ("answers", "outcomes")}
-    return Settings(store=store, examples=4, smallest=False, **kept)
+    return Settings(store=store, examples=4, smallest=False, suite="one run", **kept)
 
 
 def in_fresh_process(worker: Worker, cell: Cell, store: Path) -> Record:
