@@ -43,7 +43,7 @@ _BESIDE_STANDARD = 10
 def find() -> str | None:
     """The browser that ``CONFORMANCE_BROWSER`` names, or the first one on the path."""
     named = os.environ.get("CONFORMANCE_BROWSER")
-    return named or next((path for name in NAMES if (path := shutil.which(name))), None)
+    return next((path for name in ([named] if named else NAMES) if (path := shutil.which(name))), None)
 
 
 class Browser:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import http.server
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import browser as browsers
+from benchmarks import programs
 from benchmarks.browser import Browser, Page
 
 TELEPHONE = 360
@@ -68,14 +68,15 @@ def problems(browser: Browser, folder: Path, site: str) -> Iterator[str]:
 
 
 def main(folder: Path) -> str | None:
-    """Return what is wrong, if anything."""
-    if os.environ.get("CONFORMANCE_NO_BROWSER") == "1":
-        print("CONFORMANCE_NO_BROWSER=1: the site was not opened in a browser")
-        return None
-    program = browsers.find()
-    if program is None:
-        return f"no browser: install one of {', '.join(browsers.NAMES)}, or set CONFORMANCE_NO_BROWSER=1"
-    with served(folder) as site, browsers.running(program) as browser:
+    """Return what is wrong, if anything: without a browser nothing, unless ``CONFORMANCE_REQUIRE`` asks for one."""
+    try:
+        required = programs.read_required()
+    except ValueError as error:
+        return str(error)
+    if lack := programs.find_lack("browser"):
+        print(f"the site was not opened: {lack}")
+        return f"{programs.REQUIRE} asks for a browser" if "browser" in required else None
+    with served(folder) as site, browsers.running(str(browsers.find())) as browser:
         return "\n".join(problems(browser, folder, site)) or None
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker, prepare_process
+from tests.kit import needs
 from tests.kit.cases import Bench
 from tests.kit.runtimes import Alter, altered
 
@@ -31,6 +32,10 @@ WARNINGS = (
 They stand here and not among pytest's settings in pyproject.toml, which are those of ``pytest conformance`` in this
 checkout too: with ``--isolation none``, what torch warns of would then decide on verdicts.
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(needs)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

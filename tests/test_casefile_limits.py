@@ -253,6 +253,7 @@ def test_pytest_collects_all_else_and_each_bad_file_fails(tmp_path, folder):
     assert not any(word in outcome.text for word in ("INTERNALERROR", "errors during collection", "Traceback"))
 
 
+@pytest.mark.needs("git")
 def test_python_beside_a_case_that_nobody_can_read_does_not_stop_what_changed(tmp_path, folder):
     """With --changed-since the Python beside cases is read before any cell runs."""
     case = SOUND.replace("  forward: torch.sin(x)", "  module: {name}.Made")

@@ -20,6 +20,8 @@ from tests.kit.models import model_of
 from tests.kit.runs import ROOT, Outcome, clean_environment, run_command, run_pytest, run_suite
 from tests.kit.unrun import UNRUN
 
+pytestmark = pytest.mark.needs("git")
+
 ACTION, TEMPLATE = ROOT / "action.yml", ROOT / "templates" / "conformance.yml"
 CASES = """
 defaults: {forward: torch.sin(x), inputs: {x: "float32[n, 3]"}, dims: {n: 1..4}, runtimes: onnxruntime,

@@ -4,7 +4,6 @@ import argparse
 import ast
 import importlib
 import json
-import os
 import re
 import runpy
 from collections.abc import Iterator
@@ -241,10 +240,9 @@ def test_every_test_that_the_table_of_faults_names_is_where_it_says():
         assert not test or any(re.search(rf"def {test}{end}", text) for text in there), (place, test)
 
 
+@pytest.mark.needs("browser")
 def test_opening_the_site_finds_what_is_wrong_with_it(tmp_path):
     """The site itself is built and opened by ``tox run -e docs``, as Sphinx is not in this environment."""
-    if os.environ.get("CONFORMANCE_NO_BROWSER") == "1":
-        pytest.skip("CONFORMANCE_NO_BROWSER=1: nothing is opened in a browser")
     head = "<!doctype html><meta name='viewport' content='width=device-width'>"
     wide = f"{head}<p style='width: 900px'>wide</p><script>console.error('planted')</script>"
     (tmp_path / "index.html").write_text(wide)

@@ -2,16 +2,19 @@
 
 import contextlib
 import fcntl
+import io
 import re
 import resource
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.disk import locks
+from conformance.disk.foreign_files import unpack
 from conformance.errors import UserError
 from conformance.records.run_file import RunWriter, read_lines, read_run
 from tests.baseline.support import put, record
@@ -202,3 +205,21 @@ def test_the_store_is_kept_below_its_limit_but_for_what_the_run_uses(folder, tmp
     assert outcome.code == 0 and outcome.text.count("more than --store-limit 1B") == 1, outcome.text
     names = [path.name for path in (store / "models").iterdir() if path.is_dir()]
     assert len(names) == 2 and "of an earlier run" not in names and ".new-abc" not in names
+
+
+def test_of_an_archive_only_files_below_its_folder_are_written(tmp_path):
+    """With Python 3.11.2 too, as Debian has it, whose ``tarfile`` filters nothing."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name in ("./a/b.txt", "../outside", str(tmp_path / "absolute"), "a/../../outside", "c.py"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            tar.addfile(member, io.BytesIO(b"1"))
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo(f"of type {kind!r}")
+            member.type, member.linkname = kind, str(tmp_path / "elsewhere")
+            tar.addfile(member)
+    unpack(archive.getvalue(), tmp_path / "all")
+    unpack(archive.getvalue(), tmp_path / "python", lambda place: place.suffix == ".py")
+    written = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if not file.is_dir()}
+    assert written == {"all/a/b.txt", "all/c.py", "python/c.py"}

@@ -142,6 +142,7 @@ def test_a_run_that_was_broken_off_is_not_taken_for_a_whole_one(folder):
     assert run(folder, "-k", "four").code == 1 and (folder / "reports/latest/run.json").exists()
 
 
+@pytest.mark.needs("git")
 def test_where_nothing_changed_no_earlier_run_is_left_to_be_taken_for_this_one(folder):
     git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com"]
     for command in (["init", "-q"], ["add", "cases"], ["commit", "-q", "-m", "cases"]):

@@ -116,7 +116,7 @@ def feeds(case: Case, precision: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def files(tmp_path: Path) -> Path:
     cases = tmp_path / "cases"
     (cases / "data").mkdir(parents=True)
     (cases / "cases.yaml").write_text(CASES)
@@ -127,10 +127,16 @@ def folder(tmp_path: Path) -> Path:
     samples = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
     np.save(cases / "samples.npy", samples)
     np.savez(cases / "samples.npz", x=samples)
+    return cases
+
+
+@pytest.fixture
+def folder(files: Path, tmp_path: Path) -> Path:
+    """The files, committed."""
     identity = ("-c", "user.name=Someone", "-c", "user.email=someone@example.org")
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "as it was"]):
         subprocess.run(["git", *identity, "-C", str(tmp_path), *command], check=True)
-    return cases
+    return files
 
 
 def chosen(folder: Path) -> set[str]:
@@ -169,6 +175,7 @@ OF_EXPORTER = {
 
 
 @pytest.mark.parametrize("file", [*EXPORT, *CONVERSION, *VERDICT])
+@pytest.mark.needs("git")
 def test_a_file_moves_all_that_depends_on_it(folder, file):
     before = state(folder)
     assert chosen(folder) == set()
@@ -179,6 +186,7 @@ def test_a_file_moves_all_that_depends_on_it(folder, file):
     assert chosen(folder) == ids(folder, "planted", OF_EXPORTER.get(file, ""))
 
 
+@pytest.mark.needs("git")
 def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder):
     edit(folder / "expressing.py")
     assert chosen(folder) == ids(folder, "expressed")
@@ -196,6 +204,7 @@ def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder):
     ("prepare: preparing.prepare\n  ", "", {"exported", "fingerprints", "changed"}),
     ("aten::sin", "aten::cos", {"exported", "fingerprints", "changed"}),
 ])  # fmt: skip
+@pytest.mark.needs("git")
 def test_the_case_file_itself_moves_what_each_key_matters_to(folder, old, new, readers):
     before, text = state(folder), (folder / "cases.yaml").read_text()
     assert text.count(old) == 1
@@ -210,7 +219,7 @@ def test_the_list_has_every_key_of_a_case():
 
 
 def test_any_change_of_this_package_or_of_a_variable_that_libraries_read_moves_every_key(
-    folder, tmp_path, monkeypatch
+    files, tmp_path, monkeypatch
 ):
     copied = tmp_path / "conformance"
     shutil.copytree(HOME, copied, ignore=shutil.ignore_patterns("__pycache__"))
@@ -219,7 +228,7 @@ def test_any_change_of_this_package_or_of_a_variable_that_libraries_read_moves_e
         before = hash_of(copied)
         (copied / name).write_text((copied / name).read_text() + "\n")
         assert hash_of(copied) != before
-    (case, *_) = load(folder / "cases.yaml")
+    (case, *_) = load(files / "cases.yaml")
     (cell, *_) = plan(case)
     found = []
     for value in ("1", "2"):

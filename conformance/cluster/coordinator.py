@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import pickle
 import queue
@@ -22,6 +21,7 @@ from conformance.cluster.admission import SLOT
 from conformance.cluster.freight import Files
 from conformance.cluster.run_description import Run
 from conformance.cluster.workers import ANSWER, Worker, Workers
+from conformance.disk.foreign_files import unpack
 from conformance.errors import display_path, why
 from conformance.records.record import Record
 
@@ -280,9 +280,7 @@ class Cluster(Workers):
         if not target.resolve().is_relative_to(self._store.resolve()):
             return
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-                tar.extractall(target, filter="data")
+            unpack(archive, target)
         except (OSError, tarfile.TarError) as error:
             self._tell(f"a bundle cannot be laid into {display_path(target)} ({error})")
 

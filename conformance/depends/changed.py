@@ -7,10 +7,8 @@ out of git; runs none of its code.
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from conformance.depends.inventory import named, texts
 from conformance.depends.lowering_functions import AS_IT_IS, LOADED, WHOLE, parts_of
 from conformance.depends.observed_dependencies import Now, Observed
 from conformance.depends.results import Last
+from conformance.disk.foreign_files import unpack
 from conformance.errors import CaseFileError, UserError, attempt
 from conformance.plan.catalogue import Selection, cells_of
 from conformance.plan.cell import Cell
@@ -143,15 +142,12 @@ def _check_revision(top: Path, revision: str) -> None:
 def _extract(top: Path, revision: str, folders: Sequence[Path], used: Collection[Path], target: Path) -> None:
     """The revision's Python, pins, all that lies in the folders of cases, and what cells used in the last run."""
     around = [path for path in used if (top / path).is_dir()]
-    with tarfile.open(fileobj=io.BytesIO(_git(top, "archive", "--format=tar", revision))) as archive:
-        for member in archive:
-            place = Path(member.name)
-            wanted = place.suffix == ".py" or pins.is_pin(place)
-            wanted = wanted or place in used or any(place.is_relative_to(folder) for folder in (*folders, *around))
-            content = archive.extractfile(member) if wanted and member.isfile() else None
-            if content is not None and ".." not in place.parts and not place.is_absolute():
-                (target / place).parent.mkdir(parents=True, exist_ok=True)
-                (target / place).write_bytes(content.read())  # TarFile.extract filters only from Python 3.11.4 on
+
+    def is_wanted(place: Path) -> bool:
+        wanted = place.suffix == ".py" or pins.is_pin(place) or place in used
+        return wanted or any(place.is_relative_to(folder) for folder in (*folders, *around))
+
+    unpack(_git(top, "archive", "--format=tar", revision), target, is_wanted)
 
 
 def _inside(path: Path, top: Path) -> Path:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import json
 import os
 import stat
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,6 +39,22 @@ def read_text(file: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{name}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def unpack(archive: bytes, target: Path, is_wanted: Callable[[Path], bool] = lambda _: True) -> None:
+    """Write the regular files of a tar archive below ``target``: no links, and none whose name leads elsewhere.
+
+    ``TarFile.extractall`` has a filter for that from Python 3.11.4 on. Raises OSError and tarfile.TarError.
+    """
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            place = Path(member.name)
+            if not member.isfile() or place.is_absolute() or ".." in place.parts or not is_wanted(place):
+                continue
+            content = tar.extractfile(member)
+            assert content is not None, "it is a file"
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            (target / place).write_bytes(content.read())
 
 
 def parse_json(text: str) -> Any:

@@ -177,6 +177,7 @@ def merged_by_git(folder: Path, base: bytes, ours: bytes, theirs: bytes) -> tupl
 
 
 @pytest.mark.parametrize("pair", [(0, 1), (0, 3)])
+@pytest.mark.needs("git")
 def test_branches_that_accept_different_cases_merge(tmp_path, pair):
     file = written(tmp_path, *cells())
     base, results = file.read_bytes(), []

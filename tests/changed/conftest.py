@@ -1,6 +1,6 @@
 """A repository with a hundred cells, as it was when it was committed."""
 
-import subprocess
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,12 @@ op{n}:
 """
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "repository" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.needs("git"))
+
+
 @pytest.fixture(scope="package")
 def original(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
@@ -50,5 +56,4 @@ def original(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def repository(original, tmp_path) -> Path:
-    subprocess.run(["cp", "-r", str(original), str(tmp_path / "r")], check=True)
-    return tmp_path / "r"
+    return shutil.copytree(original, tmp_path / "r", symlinks=True)

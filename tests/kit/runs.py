@@ -126,8 +126,11 @@ def search_path(folder: Path, known: str | None = None) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without what pytest and coverage tell their own processes."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    """The environment without what pytest, coverage and tox tell their own processes.
+
+    In the folder of tox pytest keeps which tests failed, where the next run of the same test would find them.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV", "TOX_"))}
 
 
 def _run(

@@ -122,6 +122,7 @@ def test_the_place_has_its_kind_and_no_file_is_named_that_is_not_there(bench, na
 
 
 @pytest.mark.thorough
+@pytest.mark.needs("compiler")
 def test_an_operator_of_a_cpp_extension_has_the_line_that_calls_it(bench):
     python = (ROOT / "cases/cpp_extension/modules.py").read_text(encoding="utf-8")
     case = say(

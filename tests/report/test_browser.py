@@ -1,7 +1,6 @@
 """The page in a real browser: it opens from disk, works by keyboard and on a phone, and nothing in a record runs."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,22 +23,15 @@ from tests.report.support import (
     record,
 )
 
+pytestmark = pytest.mark.needs("browser")
+
 ELEMENTS = "[...document.querySelectorAll('*')].map(one => one.tagName.toLowerCase()).sort().join(' ')"
 SHOWN = "[...document.querySelectorAll('.list .row:not([hidden]) .id')].map(one => one.textContent)"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if os.environ.get("CONFORMANCE_NO_BROWSER") == "1":
-        pytest.skip("CONFORMANCE_NO_BROWSER=1: the page was not opened in a browser")
-    program = browsers.find()
-    if program is None:
-        text = (
-            f"no browser: install one of {', '.join(browsers.NAMES)}, name one with CONFORMANCE_BROWSER, "
-            "or set CONFORMANCE_NO_BROWSER=1 to skip what needs one"
-        )
-        pytest.fail(text, pytrace=False) if "CI" in os.environ else pytest.skip(text)
-    with browsers.running(program) as running:
+    with browsers.running(str(browsers.find())) as running:
         yield running
 
 

@@ -80,6 +80,7 @@ def test_a_shape_outside_the_profile_is_refused_with_both(bench, double, tmp_pat
             session.run({"x": np.zeros((5, 6), np.float32)})
 
 
+@pytest.mark.needs("compiler")
 def test_a_plugin_library_is_loaded_and_its_creators_registered_once(double, tmp_path):
     double()
     import tensorrt
