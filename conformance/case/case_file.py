@@ -181,6 +181,8 @@ def _explain(error: ValidationError, document: Document, case: Place) -> Iterato
             message = (
                 f"{mistake['ctx']['actual_length']} are given, at least {mistake['ctx']['min_length']} are needed"
             )
+        elif kind == "too_long":
+            message = f"there are {len(mistake['input']):,}, and at most {mistake['ctx']['max_length']:,} can be"
         else:
             text = re.sub(r" or instance of \w+|, unable to parse .*", "", mistake["msg"])
             for word, plain in _PLAIN:

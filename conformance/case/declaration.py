@@ -27,6 +27,7 @@ from conformance.case.field_types import (
     FilesBeside,
     InputName,
     Listed,
+    Many,
     Once,
     PrecisionName,
     ReturnedPath,
@@ -90,7 +91,7 @@ class Declaration(Says):
     module that hardly show in its outputs get a scale at which they do."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
-    inputs: Annotated[dict[InputName, InputOrType], Short]
+    inputs: Annotated[dict[InputName, InputOrType], Many]
     """The inputs by their ONNX names, in the order of forward's parameters."""
     call: Annotated[list[dict[str, Any]] | None, SkipJsonSchema()] = None
     """Made of ``inputs`` where some are lists, mappings or constants: how forward is called (``case.structure``)."""
@@ -104,9 +105,9 @@ class Declaration(Says):
     outputs: list[OutputOrName] = []
     """Names of all outputs, depth first. A list that a scripted module returns is one output of the graph: it has one
     name, and its tensors are ``name.0``, ``name.1`` in tolerances; or each of its tensors has a name."""
-    dims: Annotated[dict[Word, SizeRange], Short] = {}
+    dims: Annotated[dict[Word, SizeRange], Many] = {}
     """The range of each dim; both ends always run."""
-    where: Annotated[Listed[Size], Short] = []
+    where: Annotated[Listed[Size], Many] = []
     """Conditions between dims, such as ``k <= n``."""
     draw: DottedName | None = None
     """A function ``f(dims, rng) -> {input: array}`` for inputs that depend on one another."""

@@ -89,8 +89,9 @@ class Expression:
         """The value at ``sizes``; raises ValueError where it cannot be computed, as in a division by 0."""
         if self.text in sizes:  # nearly all expressions are a name alone
             return sizes[self.text]
+        known = {name: sizes[name] for name in self.names if name in sizes}  # of the thousands that there may be
         try:
-            return int(eval(_compiled(self.text), {"__builtins__": {}}, {**_FUNCTIONS, **sizes}))
+            return int(eval(_compiled(self.text), {"__builtins__": {}}, {**_FUNCTIONS, **known}))
         except ZeroDivisionError as error:
             raise ValueError(f"'{self.text}' at {dict(sizes)}: {error}") from None
 

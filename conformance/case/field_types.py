@@ -19,7 +19,7 @@ from pydantic_core import core_schema
 
 from conformance.case import time_budget
 from conformance.case.dims import Expression, Range, TensorType
-from conformance.case.limits import ENTRIES, SIZE, TEXT
+from conformance.case.limits import ENTRIES, SIZE, TENSORS, TEXT
 from conformance.case.time_budget import Budget
 from conformance.errors import shown
 from conformance.records.environment import versions
@@ -186,7 +186,9 @@ def _once(values: list[Any]) -> list[Any]:
 
 
 Short = Field(max_length=ENTRIES)
-"""Annotates a list or mapping whose entries are held against one another or against every cell."""
+"""Annotates a list or mapping whose entries are held against every cell."""
+Many = Field(max_length=TENSORS)
+"""Annotates a list or mapping that has an entry for each input of a model, or for each dim."""
 Once = AfterValidator(_once)
 """Annotates a short list of which each item makes cells of its own, so that it can stand there only once."""
 SizeNumber: TypeAlias = Annotated[int, Field(ge=0, le=SIZE)]

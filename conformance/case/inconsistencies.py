@@ -41,9 +41,10 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
         if name not in says.inputs:
             yield ("specials",), f"there is no input {shown(name)}{did_you_mean(name, says.inputs)}"
     yield from _output_inconsistencies(says)
+    known = _sizes(says)
     shapes = frozenset[str]().union(*(declared.type.names for declared in says.inputs.values()))
     for name, declared in says.inputs.items():
-        for dim in sorted(declared.type.names - _sizes(says)):
+        for dim in sorted(declared.type.names - known):
             yield (
                 ("inputs", name, "type"),
                 f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
@@ -216,5 +217,6 @@ def _sizes(says: Declaration) -> set[str]:
 
 
 def _unknown_dims(says: Declaration, where: tuple[str | int, ...], names: Iterable[str]) -> Iterator[Mistake]:
-    for name in sorted(set(names) - _sizes(says)):
+    unknown = {name for name in names if name not in says.dims}  # of thousands, none as a rule
+    for name in sorted(unknown - _sizes(says) if unknown else ()):
         yield where, f"there is no dim {shown(name)}{did_you_mean(name, says.dims)}"

@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from conformance.case.dims import Expression, Sizes
 from conformance.case.field_types import DottedName, Says, Size, Type, Word, with_key
-from conformance.case.limits import DRAWN, ENTRIES
+from conformance.case.limits import DRAWN, TENSORS
 from conformance.errors import shown
 
 
@@ -71,9 +71,9 @@ class Values(Says):
     one, and those behind them hide."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
-    exactly: Annotated[list[float], Field(min_length=0, max_length=ENTRIES)] | None = None
+    exactly: Annotated[list[float], Field(min_length=0, max_length=TENSORS)] | None = None
     """The numbers themselves, in order, as many as the input has; one stands for all."""
-    texts: Annotated[list[str], Field(min_length=1, max_length=ENTRIES)] | None = None
+    texts: Annotated[list[str], Field(min_length=1, max_length=TENSORS)] | None = None
     """Of an input of texts, those that each element is one of. Without it, words that the model names, and texts that
     are hard to get right."""
     python: DottedName | None = None

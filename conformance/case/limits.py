@@ -23,8 +23,12 @@ CELLS = 10_000
 """Cells of a file. pytest takes about a millisecond to collect one, and running one takes ten and more."""
 
 ENTRIES = 64
-"""Entries of those lists and mappings that are held against one another or against every cell: dims, conditions,
-inputs, precisions, budgets, expected failures and graphs."""
+"""Entries of those lists and mappings that are held against every cell: precisions, budgets, expected failures and
+graphs."""
+
+TENSORS = 4_096
+"""Inputs of a case, their dims, conditions between dims, and values of an input that are written out. A decoder of 32
+layers has 66 inputs, and where its exporter gave no names to dims, each of them has open dims of its own."""
 
 NAME = 128
 """The bytes of a case's name, which is a part of the names of files, with those of its varied values."""

@@ -8,6 +8,7 @@ together.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -42,8 +43,9 @@ def flattened(
             said = {key: value for key, value in said.items() if key != "as"}
         arguments.append({**own, "is": _node(str(name), said, tensors)})
     words = [name.replace(".", "_") for name in map(str, tensors)]
+    times = Counter(words)
     for name, word in zip(tensors, words, strict=True):
-        if words.count(word) > 1:
+        if times[word] > 1:
             raise ValueError(f"inputs: {shown(name)} and another input are both called {word} in Python")
     return tensors, arguments
 

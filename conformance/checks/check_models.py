@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from conformance.case.declaration import Case
+from conformance.checks.open_dims import Narrow
 from conformance.checks.pool import InOrder, Pool
 from conformance.checks.runner import Runner
 from conformance.errors import UserError, harness_mistake
@@ -39,6 +40,8 @@ class CheckedModel:
 
     model: Model
     dims: dict[str, str] = field(default_factory=dict)
+    narrow: list[Narrow] = field(default_factory=list)
+    """The dims that the file leaves open and that run at no size above one."""
     records: list[Record] = field(default_factory=list)
     refused: str | None = None
     """Why it cannot be checked."""
@@ -57,6 +60,10 @@ class CheckedModel:
     def failed(self) -> list[Record]:
         """Return the records of failures that count."""
         return [one for one in self.counted() if one.status == "failed"]
+
+    def is_wrong(self) -> bool:
+        """Return whether a failure counts, or the file leaves a dim open that runs at one size alone."""
+        return bool(self.failed()) or any(one.proven for one in self.narrow)
 
     def verified(self) -> dict[str, list[str]]:
         """Return the runtimes that are right, each with its precisions."""
@@ -78,14 +85,14 @@ _COMPARED = ("accuracy", "recorded")
 
 
 def run_model(
-    model: Model, case: Callable[[dict[str, str]], Case], runner: Runner, see: Callable[[Record], object]
+    model: Model, case: Callable[[CheckedModel], Case], runner: Runner, see: Callable[[Record], object]
 ) -> CheckedModel:
     """Run all cells of a model; ``case`` makes its case and notes the sizes, ``see`` gets each record as it comes.
 
     Raises UserError where there is no such case.
     """
     start, checked = time.monotonic(), CheckedModel(model)
-    for record in runner.each(plan(case(checked.dims))):
+    for record in runner.each(plan(case(checked))):
         checked.records.append(record)
         see(record)
     checked.seconds = time.monotonic() - start

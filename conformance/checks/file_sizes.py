@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from conformance.case.declaration import Case
+from conformance.case.dims import Dims, Range
+from conformance.case.inputs import Input
+from conformance.case.limits import SIZE
 from conformance.case.onnx_interface import SIZES
 from conformance.case.python import Folder
+from conformance.checks.open_dims import Narrow, Trials, narrow, widened
 from conformance.draw.draw import Draw, Maker
+from conformance.draw.shapes import ALONE
 from conformance.errors import Stopped, attempt, or_else, stopping
 from conformance.export.float64_model import load, open_unoptimized
 from conformance.runtimes import Session
@@ -25,16 +30,19 @@ BEYOND = 4
 """How much larger than that a dim is tried."""
 SECONDS = 60.0
 
+TOGETHER = "where one dim has to fit others, say how, as in --dim 'total=past + seq'"
+
 Runs = Callable[[Mapping[str, int]], bool]
 
 
-def working_sizes(case: Case) -> dict[str, str]:
-    """A range for each dim of an ``onnx`` case, within which the model runs, node by node and without an optimizer;
-    that of a case which says none where nobody here runs it.
+def working_sizes(case: Case, said: Collection[str]) -> tuple[dict[str, str], list[Narrow]]:
+    """Return a range for each dim of an ``onnx`` case that nobody has ``said``, within which the model runs, node by
+    node and without an optimizer; that of a case which says none where nobody here runs it. Return too which dims the
+    file leaves open that run at no size above one.
 
     Raises Stopped for a model that does not load, or runs at no size that is tried.
     """
-    said: list[str] = []
+    names = [name for name in case.says.dims if name not in said]
     with Folder.of(case.folder).active() as folder:
         maker, file = Maker(case, folder.resolve), case.folder / str(case.says.onnx)
 
@@ -42,26 +50,52 @@ def working_sizes(case: Case) -> dict[str, str]:
             with stopping("load", "case", lambda error: f"{file.name} does not load: {sentence(error)}"):
                 session = _session_of(file, stack)
             if session is None:
-                return dict.fromkeys(case.says.dims, SIZES)
+                return dict.fromkeys(names, SIZES), []
+            given = {name: case.says.dims[name] for name in said if name in case.says.dims}
+            free = Dims.build({**dict.fromkeys(names, Range.parse(f"0..{SIZE}")), **given}, case.says.where)
+            deadline = time.monotonic() + SECONDS
 
-            def runs(sizes: Mapping[str, int]) -> bool:
-                outputs = attempt(lambda: session.run(maker(Draw(dict(sizes), "plain", 0))))
-                if isinstance(outputs, Exception):
-                    said.append(sentence(outputs))
-                return not isinstance(outputs, Exception)
+            def trials(of: Session) -> Trials:
+                return Trials(free, lambda sizes: of.run(maker(Draw(sizes, "plain", 0))), deadline)
 
-            names, sides = list(case.says.dims), _sides(case)
-            tried = ({name: SIDE if name in sides else size for name in names} for size in FIRST[:3])
-            recorded = {name: case.says.trace[name] for name in names if name in case.says.trace}
-            known = [recorded] if len(recorded) == len(names) else [] if not sides else tried
-            middle = next((sizes for sizes in known if runs(sizes)), None)
-            try:
-                return ranges(names, runs, time.monotonic() + SECONDS, middle)
-            except LookupError:
+            runs, sides = trials(session), _sides(case)
+            known = {name: case.says.trace[name] for name in names if name in case.says.trace}
+            tried = [{name: SIDE if name in sides else size for name in names} for size in FIRST[:3]] if sides else []
+            tried = [known] if len(known) == len(names) else tried
+            tried += (dict.fromkeys(names, size) for size in FIRST)
+            middle = next((sizes for sizes in tried if runs(sizes)), None)
+            if middle is None:
                 if isinstance(session, ReferenceSession):  # which may lack what others have
-                    return dict.fromkeys(case.says.dims, SIZES)
-                text = f"{file.name} runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
-                raise Stopped("run", "NoSize", text, "case") from None
+                    return dict.fromkeys(names, SIZES), []
+                text = f"{file.name} runs at no size of {', '.join(case.says.dims)} that was tried: {runs.last}"
+                text += f"; {TOGETHER}" if len(names) > 1 else ""
+                raise Stopped("run", "NoSize", text, "case")
+            found = ranges(names, runs, deadline, middle)
+            stuck = [name for name in names if runs.why_not({**middle, name: middle[name] + 1}) is not None]
+            found = widened(stuck, _axes(case), found, runs, middle)
+            sure = not isinstance(session, ReferenceSession) and all(map(_says_no_size, case.says.inputs.values()))
+
+            def evaluated() -> Trials | None:
+                return or_else(None, lambda: trials(ReferenceSession(load(file)))) if sure else None
+
+            return found, narrow(stuck, found, runs, middle, evaluated)
+
+
+def _says_no_size(declared: Input) -> bool:
+    """Return whether the values of an input can hardly be a size that another input has to have: whole numbers that
+    nobody gave, of a tensor with an open dim."""
+    values = declared.values
+    drawn = values is None or values.by_graph is not None
+    return drawn and (declared.type.is_float or declared.type.dtype == "bool" or bool(declared.type.names))
+
+
+def _axes(case: Case) -> dict[str, int]:
+    """Return the axis at which each dim stands first."""
+    axes: dict[str, int] = {}
+    for declared in case.says.inputs.values():
+        for axis, size in enumerate(declared.type.shape):
+            axes.setdefault(str(size), axis)
+    return axes
 
 
 def _session_of(file: Path, stack: contextlib.ExitStack) -> Session | None:
@@ -82,30 +116,38 @@ def _sides(case: Case) -> set[str]:
     return {str(size) for shape in images for size in shape}
 
 
-def ranges(names: list[str], runs: Runs, deadline: float, middle: Mapping[str, int] | None = None) -> dict[str, str]:
-    """A range of sizes for each dim, around those of ``middle``, at which it runs; raises LookupError where there are
-    none and no size of ``FIRST`` works for all dims at once."""
-    if middle is None:
-        first = next((size for size in FIRST if runs(dict.fromkeys(names, size))), None)
-        if first is None:
-            raise LookupError
-        middle = dict.fromkeys(names, first)
+def ranges(names: list[str], runs: Runs, deadline: float, middle: Mapping[str, int]) -> dict[str, str]:
+    """Return a range of sizes for each dim, around those of ``middle``, at which it runs. Of many dims those that run
+    in every mixture of two sizes are tried together."""
     lows, highs = dict(middle), dict(middle)
-    for name in names:
-        base = middle[name]
-        if time.monotonic() > deadline or not runs({**middle, name: base + 1}):
+    if len(names) <= ALONE:
+        groups = [[name] for name in names]
+    else:
+        groups = [[name for name in names if middle[name] == base] for base in dict.fromkeys(map(middle.get, names))]
+    for group in groups:
+        base = middle[group[0]]
+
+        def at(size: int, some: Iterable[str] = tuple(group)) -> bool:
+            return runs({**middle, **dict.fromkeys(some, size)})
+
+        if time.monotonic() > deadline:
+            break
+        if not (at(base + 1) and all(at(base + 1, some) for some in _mixtures(group))):
+            halves = group[: len(group) // 2], group[len(group) // 2 :]
+            groups += halves if len(group) > 1 else ()
             continue  # several dims are the same, or the size is a multiple of something
-        highs[name] = base + BEYOND if runs({**middle, name: base + BEYOND}) else base + 1
-        lows[name] = next(
-            (
-                size
-                for size in ((1, 2, 3, base // 2) if base < SIDE else (base // 2,))
-                if size < base and runs({**middle, name: size})
-            ),
-            base,
-        )
+        highs |= dict.fromkeys(group, base + BEYOND if at(base + BEYOND) else base + 1)
+        smaller = (1, 2, 3, base // 2) if base < SIDE else (base // 2,)
+        lows |= dict.fromkeys(group, next((size for size in smaller if size < base and at(size)), base))
     if not runs(lows):
         lows = dict(middle)
     if not runs(highs):
         highs = dict(middle)
     return {name: f"{lows[name]}..{highs[name]}" if lows[name] < highs[name] else str(middle[name]) for name in names}
+
+
+def _mixtures(group: list[str]) -> Iterator[list[str]]:
+    """Yield parts of a group, so that of any two of its names some part has the one and not the other."""
+    for place in range((len(group) - 1).bit_length()):
+        for digit in (0, 1):
+            yield [name for number, name in enumerate(group) if number >> place & 1 == digit]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from conformance import option_types
 from conformance.commands import TIMEOUT, add_store, ask, blocks
-from conformance.commands.file_cases import ALL, case_of, describe_case, recorded_key
+from conformance.commands.file_cases import ALL, RUNNABLE, WITNESSES, case_of, describe_case, recorded_key
 from conformance.errors import UserError, did_you_mean
-from conformance.records.sanitize import tell
+from conformance.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
     from conformance.case.declaration import Case
@@ -51,6 +51,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", metavar="A,B",
         help=f"what to convert to (default: {ALL}, of which int8 is reported and fails nothing)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runtime", metavar="A,B",
+        help=f"what runs the models: {', '.join(RUNNABLE)} (default: onnxruntime, and of "
+        f"{' and '.join(WITNESSES)} what is installed)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--session", action="append", default=[], metavar="KEY=VALUE",
+        help="a session option of ONNX Runtime, as in session.set_denormal_as_zero=1; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tolerance", action="append", default=[], metavar="[PRECISION:]KEY=VALUE,...",
+        help="limits of error as a case has them, as in rtol=1e-3,atol=1e-5 (which is fp32) or fp16:sqnr=40; "
+        "repeatable",
     )  # fmt: skip
     parser.add_argument("--specials", action="store_true", help="NaN, infinities and signed zeros too")
     parser.add_argument(
@@ -173,25 +187,25 @@ def _check_with(
     said = {**describe_case(given, model.file, other, say), **recorded_key(given, model.file, say), **keys}
     with new_file_worker() as worker:
         runner = _runner(given, worker)
-        return _run(model, given, lambda dims: case_with_sizes(model, said, dims, worker, say), runner, see)
+        return _run(model, given, lambda checked: case_with_sizes(checked, said, worker, say), runner, see)
 
 
 def _run(
-    model: Model, given: argparse.Namespace, case: Callable[[dict[str, str]], Case], runner: Runner,
+    model: Model, given: argparse.Namespace, case: Callable[[CheckedModel], Case], runner: Runner,
     see: Callable[[Record], object] = lambda record: None,
 ) -> CheckedModel:  # fmt: skip
     """Run a model, with the failures that count for nothing in ``uncounted``."""
     from conformance.checks.check_models import run_model
 
     checked = run_model(model, case, runner, see)
-    foreign = [record for record in checked.records if record.error == _FOREIGN]
-    if foreign:  # the data has to be corrected, and no runtime is wrong
+    foreign = [record for record in checked.records if record.error in _TO_CORRECT]
+    if foreign:  # the data or an option has to be corrected, and no runtime is wrong
         checked.refused = f"{model.file}: {foreign[0].reason}"
     checked.uncounted = frozenset(one.id for one in checked.records if one in foreign or _is_reported(one, given))
     return checked
 
 
-_FOREIGN = "ForeignData"
+_TO_CORRECT = ("ForeignData", "UnknownOption")
 
 
 def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) -> list[CheckedModel]:
@@ -210,8 +224,8 @@ def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) ->
         say(line)
 
     def check(worker: Worker, runner: Runner, model: Model) -> CheckedModel:
-        def case(dims: dict[str, str]) -> Case:
-            return case_with_sizes(model, described[model.file], dims, worker, lambda line: None)
+        def case(checked: CheckedModel) -> Case:
+            return case_with_sizes(checked, described[model.file], worker, lambda line: None)
 
         return _run(model, given, case, runner)
 
@@ -235,28 +249,45 @@ def _runner(given: argparse.Namespace, worker: Worker) -> Runner:
     return Runner(Settings(store=given.store / "models", examples=given.examples), TIMEOUT, worker)
 
 
-def case_with_sizes(model: Model, said: dict[str, Any], dims: dict[str, str], worker: Worker, say: Say) -> Case:
-    """Return the case of a model, with sizes that work for the dims that it leaves open; ``dims`` gets them all."""
+def case_with_sizes(checked: CheckedModel, said: dict[str, Any], worker: Worker, say: Say) -> Case:
+    """Return the case of a model, with sizes that work for its open dims; ``checked`` gets those of all."""
     from conformance.checks.file_sizes import working_sizes
 
-    case = case_of(model, said)
+    case = case_of(checked.model, said)
     if any(name not in said["dims"] for name in case.says.dims):
-        said = {**said, "dims": {**ask(worker, working_sizes, case), **said["dims"]}}
-        case = case_of(model, said)
-    dims |= {name: said["dims"][name] for name in case.says.dims}
-    if dims:
-        say("sizes: " + ", ".join(f"{name} {sizes}" for name, sizes in dims.items()))
+        found, checked.narrow = ask(worker, working_sizes, case, tuple(said["dims"]))
+        said = {**said, "dims": {**found, **said["dims"]}}
+        case = case_of(checked.model, said)
+    checked.dims = {name: said["dims"][name] for name in case.says.dims}
+    if checked.dims:
+        say(f"sizes: {', '.join(_sizes(checked.dims))}")
     return case
+
+
+def _sizes(dims: dict[str, str]) -> Iterator[str]:
+    """Yield each dim with its sizes; of a model with many dims those of one range together."""
+    if len(dims) <= _MOST_DIMS:
+        yield from (f"{name} {sizes}" for name, sizes in dims.items())
+        return
+    alike: dict[str, list[str]] = {}
+    for name, sizes in dims.items():
+        alike.setdefault(sizes, []).append(name)
+    for sizes, names in alike.items():
+        yield f"{names[0]} {sizes}" if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more {sizes}"
+
+
+_MOST_DIMS = 16
 
 
 def _is_reported(record: Record, given: argparse.Namespace) -> bool:
     """Return whether a failure is only told: nobody has asked for int8, of which it is not known what it may cost,
-    nor whether TensorRT takes the file, which says nothing against it."""
+    nor whether TensorRT for RTX takes the file, which says nothing against it."""
     from conformance.case.words import base_of
     from conformance.runtimes import registry
 
     of_int8 = given.precision is None and base_of(record.precision) == "int8"
-    return record.status == "failed" and (of_int8 or record.runtime == registry.RTX)
+    of_rtx = given.runtime is None and record.runtime == registry.RTX
+    return record.status == "failed" and (of_int8 or of_rtx)
 
 
 # ---- what is printed -----------------------------------------------------------------------------------------
@@ -273,7 +304,7 @@ def _report(
         last = [*blocks(counted), *_totals(checked)]
     else:
         (one,) = checked
-        last = [*_uncounted(one), *blocks(counted), *_summary(one.records), *_verdict(one, counted)]
+        last = [*_uncounted(one), *blocks(counted), *_summary(one.records), *_verdict(one, counted), *_narrow(one)]
     for line in last:
         say(line)
     if outputs:
@@ -286,7 +317,7 @@ def _report(
 
 
 def _exit_code(checked: Sequence[CheckedModel]) -> int:
-    if any(one.failed() for one in checked):
+    if any(one.is_wrong() for one in checked):
         return 1
     if any(one.refused for one in checked):
         return 2
@@ -300,8 +331,9 @@ def _lines(one: CheckedModel) -> Iterator[str]:
         return
     red = one.failed()
     right = "; ".join(f"{runtime} {', '.join(words)}" for runtime, words in one.verified().items())
-    word = "FAILED " if red else "right  " if right else "skipped"
+    word = "FAILED " if one.is_wrong() else "right  " if right else "skipped"
     yield f"{word} {one.file}{f': {right}' if right and not red else ''}  {one.seconds:.1f} s"
+    yield from (f"  {line}" for line in _narrow(one))
     skipped = [record for record in one.records if record.status == "skipped" and not right]
     reasons: set[str] = set()
     for word, record in (*(("FAILED ", each) for each in red), *(("skipped", each) for each in skipped)):
@@ -312,8 +344,8 @@ def _lines(one: CheckedModel) -> Iterator[str]:
 
 def _totals(checked: Sequence[CheckedModel]) -> Iterator[str]:
     """Yield how many models came out in which way."""
-    red = [one for one in checked if one.failed()]
-    right = [one for one in checked if one.verified() and not one.failed()]
+    red = [one for one in checked if one.is_wrong()]
+    right = [one for one in checked if one.verified() and not one.is_wrong()]
     refused = [one for one in checked if one.refused]
     rest = len(checked) - len(red) - len(right) - len(refused)
     yield ""
@@ -339,6 +371,17 @@ def _verdict(one: CheckedModel, records: Sequence[Record]) -> Iterator[str]:
         yield f"compared with what {first}; how it was exported is not checked"
 
 
+def _narrow(one: CheckedModel) -> Iterator[str]:
+    """Tell which dims the file leaves open that run at no size above one; those that are proven first."""
+    dims = sorted(one.narrow, key=lambda dim: not dim.proven)
+    yield from (f"{'wrong' if dim.proven else 'not verified'}: {dim}" for dim in dims[:_MOST_NARROW])
+    if more := dims[_MOST_NARROW:]:
+        yield f"so it is of {len(more):,} more: {one_line(', '.join(dim.name for dim in more), 200)}"
+
+
+_MOST_NARROW = 3
+
+
 def _uncounted(one: CheckedModel) -> Iterator[str]:
     """Tell which cells fail and count for nothing, once for each reason, and what would count them; none of those
     that fail for a reason that is told of others."""
@@ -347,8 +390,8 @@ def _uncounted(one: CheckedModel) -> Iterator[str]:
     told = {record.reason for record in one.failed()}
     alike: dict[tuple[str | None, str], list[str]] = {}
     for record in one.records:
-        if record.id in one.uncounted and record.error != _FOREIGN and record.reason not in told:
-            how = "a case with runtimes: [tensorrt]" if record.runtime == registry.RTX else "--precision int8"
+        if record.id in one.uncounted and record.error not in _TO_CORRECT and record.reason not in told:
+            how = f"--runtime {registry.RTX}" if record.runtime == registry.RTX else "--precision int8"
             alike.setdefault((record.reason, how), []).append(record.id)
     for (reason, how), ids in alike.items():
         yield f"not counted: {', '.join(ids)}: {reason} ({how} counts {'it' if len(ids) == 1 else 'them'})"

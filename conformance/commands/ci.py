@@ -132,19 +132,21 @@ def _case_of(model: Path) -> Iterator[str]:
 def _find_sizes(model: Path, said: dict[str, Any]) -> dict[str, str]:
     """Return the sizes at which a model runs, as ``conformance check`` finds them; none where it runs at no size,
     which its cells then show."""
-    from conformance.checks.check_models import Model
+    from conformance.checks.check_models import CheckedModel, Model
     from conformance.commands.check import case_with_sizes
     from conformance.disk.model_files import distinct_names
     from conformance.worker.warm import new_worker
 
-    dims: dict[str, str] = {}
+    checked = CheckedModel(Model(model, *distinct_names([model])))
     try:
         with new_worker() as worker:
-            case_with_sizes(Model(model, *distinct_names([model])), said, dims, worker, tell)
+            case_with_sizes(checked, said, worker, tell)
     except UserError as error:
         tell(f"no sizes were found: {error}")
         return {}
-    return dims
+    for dim in checked.narrow:
+        tell(dim)
+    return checked.dims
 
 
 def _find_baseline(baseline: Path, copy: Path) -> Path | None:

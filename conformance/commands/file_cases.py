@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from conformance.commands import pairs
-from conformance.errors import UserError
+from conformance.errors import UserError, did_you_mean
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -23,6 +24,45 @@ WITNESSES = tuple(
     if runtime.only_builds or (runtime.second_opinion and runtime.absent)
 )
 """Runtimes that are asked too where they are installed."""
+
+RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")
+"""What may run a file; ONNX's evaluator says what is right."""
+
+
+def _runtimes(text: str | None) -> list[str]:
+    """Return the runtimes of ``--runtime A,B``; raise UserError for one that there is not."""
+    if text is None:
+        return ["onnxruntime", *(name for name in WITNESSES if registry.absence(name) is None)]
+    names = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for name in names or [text]:
+        if name == "onnx-reference":
+            raise UserError("--runtime: onnx-reference says what is right; name those that are compared with it")
+        if name not in RUNNABLE:
+            raise UserError(f"--runtime: there is no '{name}'{did_you_mean(name, RUNNABLE)}")
+    return names
+
+
+def _tolerance(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the key ``tolerance`` of a case for ``PRECISION:KEY=VALUE,...``; raise UserError for another text."""
+    from conformance.case.must_hold import OutputTolerance
+    from conformance.case.words import Precision
+
+    tolerance: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        before, colon, limits = text.rpartition(":")
+        precision = before.strip() if colon else "fp32"
+        if precision not in get_args(Precision):
+            raise UserError(f"--tolerance {text}: there is no '{precision}'; {', '.join(get_args(Precision))}")
+        if precision in tolerance:
+            raise UserError(f"--tolerance {text}: the limits of {precision} are given twice; put them into one")
+        said = pairs((part.strip() for part in limits.split(",")), "--tolerance")
+        odd = next((name for name in said if name not in OutputTolerance.model_fields), None)
+        if odd is not None:
+            raise UserError(
+                f"--tolerance {text}: there is no '{odd}'{did_you_mean(odd, OutputTolerance.model_fields)}"
+            )
+        tolerance[precision] = {**said, "because": "--tolerance says so"}
+    return tolerance
 
 
 def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, Any]:
@@ -57,11 +97,15 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         inputs = exactly(told, values)
     except ValueError as error:
         raise UserError(f"--input: {error}") from None
+    more: dict[str, Any] = {}
+    if given.tolerance:
+        more["tolerance"] = _tolerance(given.tolerance)
+    if given.session:
+        more["onnxruntime"] = {"config": pairs(given.session, "--session", r"[\w.]+")}
     specials = {} if given.specials else {"specials": False}
     return {
         "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
-        "runtimes": ["onnxruntime", *(name for name in WITNESSES if registry.absence(name) is None)],
-        **({"inputs": inputs} if inputs else {}), **specials,
+        "runtimes": _runtimes(given.runtime), **({"inputs": inputs} if inputs else {}), **specials, **more,
         "precisions": {word: {} for word in precisions if word != "fp32"},
     }  # fmt: skip
 

@@ -82,7 +82,7 @@ class Maker:
         """``resolve`` finds the Python functions that the case names."""
         self._case = case
         self._joint = resolve(case.says.draw) if case.says.draw else None
-        self._small: Sizes | None = None
+        self._small: tuple[Sizes, dict[str, tuple[int, ...]]] | None = None
         self._hooks = {
             name: resolve(declared.values.python)
             for name, declared in case.says.inputs.items()
@@ -91,14 +91,15 @@ class Maker:
         if any(one.values is not None and one.values.recorded for one in case.says.inputs.values()):
             self._hooks |= _recorded_hooks(case)
 
-    def _check_room(self, draw: Draw) -> None:
-        if draw.dims is self._small:  # the draws of a shape share their sizes
-            return
+    def _shapes(self, draw: Draw) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all inputs; raise Stopped where there is no room for them."""
+        if self._small is not None and draw.dims is self._small[0]:  # the draws of a shape share their sizes
+            return self._small[1]
         shapes = {name: declared.type.at(draw.dims) for name, declared in self._case.says.inputs.items()}
         counts = {name: math.prod(shape) for name, shape in shapes.items()}
         if sum(counts.values()) < SURELY_SMALL:
-            self._small = draw.dims
-            return
+            self._small = draw.dims, shapes
+            return shapes
         sizes = {name: counts[name] * np.dtype(self._case.says.inputs[name].type.carrier).itemsize for name in counts}
         drawn = max((_DRAWING * counts[name] for name in counts if name not in self._hooks), default=0)
         if sum(sizes.values()) + drawn > (room := memory.allowed()):
@@ -111,6 +112,7 @@ class Maker:
                 f"({display_path(self._case.file)}:{self._case.line})"
             )
             raise Stopped("declare", "OutOfMemory", text, "case")
+        return shapes
 
     @cached_property
     def _graph(self) -> GraphValues | None:
@@ -129,15 +131,15 @@ class Maker:
         return bool(self._graph.rules(name, np.dtype(declared.type.carrier).kind))
 
     def _by_graph(
-        self, name: str, declared: Input, draw: Draw, rng: np.random.Generator, known: Inputs
-    ) -> Array | None:
+        self, name: str, declared: Input, draw: Draw, rng: np.random.Generator, known: Inputs,
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> Array | None:  # fmt: skip
         """Return the values of an input of a file by what its graph does with them; None where that says nothing."""
         if self._graph is None or not declared.is_drafted:
             return None
-        dtype, shape = np.dtype(declared.type.carrier), declared.type.at(draw.dims)
+        dtype, shape = np.dtype(declared.type.carrier), shapes[name]
         if declared.type.is_text:
             return value_regimes.choice(np.array(self._graph.vocabulary(name)), shape, self._regime(name, draw), rng)
-        shapes = {other: one.type.at(draw.dims) for other, one in self._case.says.inputs.items()}
         made = self._graph.make(name, shape, dtype.kind, known, shapes, rng, draw.seed)
         if made is None and dtype.kind in "iu" and self._graph.are_numbers(name):
             (low, high), (least, most) = range_of_numbers(dtype), declared.type.limits
@@ -154,11 +156,11 @@ class Maker:
     def __call__(self, draw: Draw) -> Inputs:
         """Arrays by input name; raises ValueError where the case's own Python gives something else, and Stopped
         where they are known to be too large before any is made."""
-        self._check_room(draw)
+        shapes = self._shapes(draw)
         rng = np.random.Generator(np.random.SFC64(draw.seed))
         arrays: Inputs = {}
         for name, declared in self._case.says.inputs.items():
-            array = self._by_graph(name, declared, draw, rng, arrays)
+            array = self._by_graph(name, declared, draw, rng, arrays, shapes)
             if array is None:
                 regime = self._regime(name, draw)
                 array = value_regimes.make(declared, draw.dims, regime, rng, self._hooks.get(name))

@@ -16,6 +16,18 @@ from conformance.records import text
 from conformance.records.record import Record
 
 
+class Dim(Protocol):
+    """A dim that a file leaves open and that runs at no size above one; its text says so."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def proven(self) -> bool: ...
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
 class Checked(Protocol):
     """What came of one model, as ``checks.check_models`` has it."""
 
@@ -26,9 +38,14 @@ class Checked(Protocol):
     uncounted: frozenset[str]
 
     @property
+    def narrow(self) -> Sequence[Dim]: ...
+
+    @property
     def file(self) -> Path: ...
 
     def failed(self) -> list[Record]: ...
+
+    def is_wrong(self) -> bool: ...
 
     def verified(self) -> dict[str, list[str]]: ...
 
@@ -38,7 +55,8 @@ def as_json(checked: Sequence[Checked], others: int, code: int) -> str:
     models = [
         {
             "file": str(one.file), "verdict": _verdict(one), "verified": one.verified(), "refused": one.refused,
-            "sizes": one.dims, "seconds": round(one.seconds, 3), "uncounted": sorted(one.uncounted),
+            "sizes": one.dims, "narrow": [dim.as_dict() for dim in one.narrow], "seconds": round(one.seconds, 3),
+            "uncounted": sorted(one.uncounted),
             "records": [each.as_dict() for each in one.records],
         }
         for one in checked
@@ -50,7 +68,7 @@ def as_json(checked: Sequence[Checked], others: int, code: int) -> str:
 def _verdict(one: Checked) -> str:
     if one.refused:
         return "refused"
-    if one.failed():
+    if one.is_wrong():
         return "wrong"
     return "right" if one.verified() else "not verified"
 
@@ -61,9 +79,12 @@ def as_junit(checked: Sequence[Checked], others: int, code: int) -> str:
     for one in checked:
         records = [record.as_dict() for record in one.records]
         skipped = sum(record["status"] == "skipped" or record["id"] in one.uncounted for record in records)
+        wrong = sum(dim.proven for dim in one.narrow)
         suite = ElementTree.SubElement(
-            root, "testsuite", name=_plain(str(one.file)), tests=str(len(records) + bool(one.refused)),
-            failures=str(len(one.failed())), skipped=str(skipped), errors=str(int(bool(one.refused))),
+            root, "testsuite", name=_plain(str(one.file)),
+            tests=str(len(records) + bool(one.refused) + len(one.narrow)),
+            failures=str(len(one.failed()) + wrong), skipped=str(skipped + len(one.narrow) - wrong),
+            errors=str(int(bool(one.refused))),
             time=f"{one.seconds:.3f}",
         )  # fmt: skip
         suite.extend(_tests(one, records))
@@ -75,6 +96,10 @@ def _tests(one: Checked, records: Sequence[Mapping[str, Any]]) -> Iterator[Eleme
     if one.refused:
         test = ElementTree.Element("testcase", classname=_plain(str(one.file)), name="read", time="0")
         ElementTree.SubElement(test, "error", message=_plain(one.refused))
+        yield test
+    for dim in one.narrow:
+        test = ElementTree.Element("testcase", classname=_plain(str(one.file)), name=f"dim {dim.name}", time="0")
+        ElementTree.SubElement(test, "failure" if dim.proven else "skipped", message=_plain(str(dim)))
         yield test
     for record in records:
         seconds = f"{sum(record['seconds'].values()):.3f}"
