@@ -8,6 +8,7 @@ import errno
 import importlib
 import importlib.util
 import os
+import resource
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -96,7 +97,8 @@ def import_torch(what: str) -> None:
     require_torch(what)
     error = attempt(lambda: importlib.import_module("torch"))
     if isinstance(error, Exception):  # whatever it raises, as for a library of CUDA that is not there
-        raise UserError(f"{what} PyTorch, which is installed and cannot be imported: {summarize(error)}") from error
+        why_not = limit_of_shell() or summarize(error)
+        raise UserError(f"{what} PyTorch, which is installed and cannot be imported: {why_not}") from error
 
 
 class CaseFileError(Exception):
@@ -195,8 +197,8 @@ def trouble_of_host(error: BaseException) -> str | None:
     return None
 
 
-_NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc")
-"""What the allocators of torch, of the operating system and of C++ say."""
+_NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc", "failed to map segment")
+"""What the allocators of torch, of the operating system and of C++ say, and the loader of libraries."""
 
 
 def lacks_memory(error: BaseException) -> bool:
@@ -204,6 +206,23 @@ def lacks_memory(error: BaseException) -> bool:
     return any(
         isinstance(cause, MemoryError) or any(said in text_of(cause).lower() for said in _NO_MEMORY)
         for cause in causes(error)
+    )
+
+
+_LEAST_ADDRESSES = 8  # GiB
+
+
+def limit_of_shell() -> str | None:
+    """Say that the limit on addresses which this process was started with is below what cells need; None if not.
+
+    PyTorch and the runtimes alone have 3 GiB of addresses on a host without a GPU, and threads take more.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft >= _LEAST_ADDRESSES * 2**30:
+        return None
+    return (
+        f"this shell lets a process have {soft / 2**30:.3g} GiB of addresses, and cells need up to "
+        f"{_LEAST_ADDRESSES} GiB: type ulimit -v unlimited, and run this again"
     )
 
 

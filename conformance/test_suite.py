@@ -14,6 +14,13 @@ if TYPE_CHECKING:  # so that a worker starts before the schema of case files is 
 Run = Callable[["Cell"], None]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse a session that has no plugin to make cells of the case files."""
+    if not metafunc.config.pluginmanager.hasplugin("conformance-suite"):
+        text = "the suite's pytest plugin is not loaded: add -p conformance.plugin, or type conformance run; "
+        pytest.fail(f"{text}PYTEST_DISABLE_PLUGIN_AUTOLOAD keeps out installed plugins", pytrace=False)
+
+
 def test_case_file(case_file: str, read_case_file: Callable[[str], None]) -> None:
     """Each case file can be read, and every entry of ``fails`` and ``graph`` in it is about some cell."""
     read_case_file(case_file)

@@ -93,10 +93,27 @@ def test_modules_of_packages_need_no_python_beside_the_case(bench, body):
     assert verdict(accuracy(bench, body, CONFIG)) == PASSED
 
 
+USES = "import random, torch\nrandom.Random(1)\nNet = torch.nn.Hardtanh\n"
+
+
+@pytest.mark.parametrize("name", ["random", "typing", "onnx", "cProfile"])
+def test_a_file_beside_the_case_hides_no_module_that_others_need(bench, name):
+    beside = {"nets.py": USES, f"{name}.py": "X = 1\n"}
+    assert verdict(accuracy(bench, 'module: nets.Net\ninputs: {x: "float32[batch]"}', **beside)) == PASSED
+
+
+@pytest.mark.parametrize("module, nets", [("random.Net", ""), ("nets.Net", "from random import Net\n")])
+def test_a_case_that_means_such_a_file_is_told_to_rename_it(bench, module, nets):
+    beside = {"random.py": "import torch\nNet = torch.nn.Hardtanh\n", "nets.py": nets}
+    record = accuracy(bench, f'module: {module}\ninputs: {{x: "float32[batch]"}}', **beside)
+    assert (record.stage, record.fault) == ("declare", "case")
+    assert "random.py has the name of a module of Python, which is used in its place: rename it" in record.reason
+
+
 def test_a_package_beside_the_case_goes_before_an_installed_one(bench):
-    nets = {"colorsys/__init__.py": "", "colorsys/nets.py": "import torch\nNet = torch.nn.Hardtanh\n"}
-    record = accuracy(bench, 'module: colorsys.nets.Net\ninputs: {x: "float32[batch]"}', **nets)
-    assert verdict(record) == PASSED and "colorsys.nets" not in sys.modules
+    nets = {"iniconfig/__init__.py": "", "iniconfig/nets.py": "import torch\nNet = torch.nn.Hardtanh\n"}
+    record = accuracy(bench, 'module: iniconfig.nets.Net\ninputs: {x: "float32[batch]"}', **nets)
+    assert verdict(record) == PASSED and "iniconfig.nets" not in sys.modules
 
 
 @pytest.mark.parametrize(("module", "error", "text"), [

@@ -16,15 +16,17 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from conformance import HOME
 from conformance.case.declaration import COMMAND, Case
-from conformance.errors import Stopped, Unavailable, causes, did_you_mean, display_path, or_else, text_of
+from conformance.errors import Stopped, Unavailable, attempt, causes, did_you_mean, display_path, or_else, text_of
 from conformance.records.record_types import Place
 from conformance.worker import uses
+from conformance.worker.reserved import is_needed, is_reserved, names_of
 from conformance.worker.state import fence
 
 _INTERPRETER = "Traceback of TorchScript"
@@ -75,6 +77,10 @@ class Folder:
     def active(self) -> Iterator[Folder]:
         """Put the folder's ``search_roots`` first on ``sys.path`` and its modules into ``sys.modules``, and take both
         out again, with what its Python put on ``sys.path``."""
+        if not self._seen:
+            for name in filter(is_reserved, [name for root in search_roots(self.path) for name in names_of(root)]):
+                if name not in sys.modules:  # loaded before a file could hide it
+                    attempt(partial(importlib.import_module, name))  # one that is not there is hidden from nobody
         outside = {name: sys.modules[name] for name in self._names() if name in sys.modules}
         if outside:  # rarely: modules inside of those that are hidden are hidden too
             outside |= {name: one for name, one in [*sys.modules.items()] if name.partition(".")[0] in outside}
@@ -106,12 +112,17 @@ class Folder:
         """The modules and packages of the folder, and the package around it, which hide installed ones of these
         names."""
         around = [] if self._package is None else [self._package.name]
-        packages = (file.parent.name for file in self.path.glob("*/__init__.py"))
-        return [*(file.stem for file in self.path.glob("*.py")), *packages, *around]
+        return [*(name for name in names_of(self.path) if not is_reserved(name)), *around]
 
     def has(self, name: str) -> bool:
         """Return whether the folder has a module or a package of this name."""
         return (self.path / f"{name}.py").is_file() or (self.path / name / "__init__.py").is_file()
+
+    def _taken(self, name: str) -> str:
+        """Return what is said of a file that has the name of a module which others need."""
+        file = f"{display_path(self.path / name)}{'' if (self.path / name).is_dir() else '.py'}"
+        whose = "that this suite needs" if is_needed(name) else "of Python"
+        return f"{file} has the name of a module {whose}, which is used in its place: rename it"
 
     def _owns(self, module: ModuleType) -> bool:
         # Compared as text, since resolving paths takes longer than many a whole cell.
@@ -121,8 +132,11 @@ class Folder:
     def module(self, name: str) -> ModuleType:
         """Load ``name.py`` or the package ``name`` of this folder, or else the installed package of that name.
 
-        Stopped at ``declare`` where there is neither, or where it does not import.
+        Stopped at ``declare`` where there is neither, or where it does not import. Raises Stopped too for a file with
+        the name of a module that others need.
         """
+        if is_reserved(name) and self.has(name):
+            raise Stopped("declare", "TakenName", self._taken(name), "case")
         if not self.has(name) and name not in sys.modules and importlib.util.find_spec(name) is None:
             packages = (file.parent.name for root in search_roots(self.path) for file in root.glob("*/__init__.py"))
             near = did_you_mean(name, [*self._names(), *packages])
@@ -146,6 +160,9 @@ class Folder:
             BaseException
         ) as error:  # whatever the module raises as it is loaded, or exits with: the Stopped has it
             text = f"{self._name_module(dotted)} does not import: {describe(error, self.path)}"
+            meant = getattr(error, "name", None)
+            if isinstance(error, ImportError) and meant and is_reserved(meant) and self.has(meant):
+                text = f"{text}; {self._taken(meant)}"
             raise Stopped("declare", type(error).__name__, text, "case") from None
         finally:
             uses.names_module(dotted)

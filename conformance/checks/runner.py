@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from conformance.checks.alone import Predecessors, believed, fail_replaced
 from conformance.disk.stores import UNFINISHED
-from conformance.errors import Details, Stopped, attempt, or_else
+from conformance.errors import Details, Stopped, UserError, attempt, or_else
 from conformance.plan.cell import Cell
 from conformance.plan.expected import (
     declared,
@@ -267,6 +267,9 @@ def broken(cell: Cell, error: str, reason: str, raised: BaseException | None = N
     """
     record = cell.record()
     details: Details = {}
+    if isinstance(raised, UserError):  # the host lets no worker start, and says why
+        fail(record, Stopped("declare", "OutOfMemory", reason))
+        return record
     if raised is not None:
         lines = "".join(traceback.format_exception(raised)).rstrip().splitlines()
         details = {"hints": ["report"], "traceback": lines[-12:]}

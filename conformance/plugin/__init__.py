@@ -45,7 +45,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if declared_options.may_collect_suite(config):
+    late = config.pluginmanager.hasplugin("funcmanage")  # the session has begun: a conftest.py loads this
+    if not late and declared_options.may_collect_suite(config):
         from conformance.plugin import suite_hooks
 
         config.pluginmanager.register(suite_hooks, "conformance-suite")

@@ -38,6 +38,8 @@ class Planning:
         self._cut: dict[str, Any] | None = None
         self.collected = False
         """Whether the suite is part of this session."""
+        self.twice = 0
+        """Tests that somebody collected once more, and that are run once."""
         self._changes: Changes | None = None
         self._considered = 0
 
@@ -127,10 +129,15 @@ class Planning:
         return self._cut
 
     def lines(self) -> Iterator[str]:
-        """Tell what --changed-since chose.
+        """Tell which tests were left out as they came twice, and what --changed-since chose.
 
         Reads the cases where only processes of xdist have.
         """
+        if self.twice:
+            yield (
+                f"{self.twice} test{'s were' if self.twice > 1 else ' was'} collected more than once and run once: "
+                "look at pytest_collection_modifyitems in conftest.py, or in a plugin"
+            )
         if self._options["changed_since"] is None:
             return
         self()

@@ -108,8 +108,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         session.ordering.sort(items, session.planning()[0])
     yield
     items[:0] = refused
+    if session.planning.collected:
+        session.planning.twice = _leave_out_double(items)
     if session.planning.collected and _has_terminal(config) and not config.option.collectonly:
         session.ordering.sort_by_past(items)
+
+
+def _leave_out_double(items: list[pytest.Item]) -> int:
+    """Keep each test once, and each cell, which has one record; return how many others there were."""
+    first: dict[object, pytest.Item] = {}
+    for item in items:
+        cell = cell_of(item)
+        first.setdefault(item if cell is None else cell.id, item)
+    double = len(items) - len(first)
+    items[:] = first.values()
+    return double
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist tells of the tests, at which they are handed out

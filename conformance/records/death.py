@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import HOME
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped, display_path, limit_of_shell
 from conformance.records.explanation import Shows, fail, note, note_details
 from conformance.records.record import Record
 from conformance.records.record_types import Place
@@ -48,6 +48,11 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     said = [line for line in lines if not line.startswith(_FRAME)]
     # Only the innermost frames, which come first, tell anything.
     record.output = [*said[-4:], *(own or stack)[:4]]
+    limit = None if death.error in (*_NO_CRASH, *_SENT) else limit_of_shell()
+    if limit is not None:  # libraries end a process that gets no memory in ways of their own
+        record.error, record.reason, record.hints = "OutOfMemory", f"{limit} ({text})", ["memory"]
+        note(record, Shows("no memory"))
+        return
     if death.error not in (*_NO_CRASH, *_SENT) and _in_the_harness(lines):
         note(record, Shows("harness"))
         note_details(record, {"hints": ["report"]})

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from conformance.errors import Details, Stopped, lacks_memory, trouble_of_host
+from conformance.errors import Details, Stopped, lacks_memory, limit_of_shell, trouble_of_host
 from conformance.records.record import FLOAT64, Explained, Record, Witness
 from conformance.records.record_types import Node
 from conformance.runtimes import registry
@@ -300,7 +300,8 @@ def fail(record: Record, stop: Stopped) -> None:
         return
     note_details(record, stop.details)
     if lacks_memory(stop):  # who took the rest of it is not known
-        record.error = "OutOfMemory"
+        record.error, limit = "OutOfMemory", limit_of_shell()
+        record.reason = stop.reason if limit is None else f"{limit} ({stop.reason})"
         note(record, Shows("no memory"))
     if record.error == "OutOfMemory":
         record.hints = [*record.hints, "memory"]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from conformance.errors import UserError, limit_of_shell
 from conformance.worker import memory, scratch, server
 from conformance.worker.output import Output
 from conformance.worker.progress_note import SharedProgress
@@ -171,7 +172,8 @@ class Worker:
         """``function(progress, *args)`` in the worker, for at most ``timeout`` seconds. Time in which it waited for a
         processor, or for a new worker to start, does not count.
 
-        ``on_wait`` gets the latest note ten times a second. Raises what the function raises, or WorkerError.
+        ``on_wait`` gets the latest note ten times a second. Raises what the function raises, or WorkerError, or
+        UserError where a limit of the shell lets no worker start.
         """
         self.begin(function, *args)
         result: _T | Death = self.finish(timeout=timeout, on_wait=on_wait)
@@ -230,7 +232,8 @@ class Worker:
             raise
         if death is not None:
             self.replace()
-            raise WorkerError(f"the worker could not be prepared: {death.how}\n{death.output}")
+            text, limit = f"the worker could not be prepared: {death.how}\n{death.output}", limit_of_shell()
+            raise WorkerError(text) if limit is None else UserError(f"{limit} ({text})")
 
     def _send(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
         assert self._process is not None

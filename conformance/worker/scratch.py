@@ -14,31 +14,47 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from conformance.errors import UserError
+
 PREFIX = "conformance-run-"
 _LOCK = "lock"
 _ROOM = len("/xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx")
 _LONGEST = 107
 """Bytes of the path of a socket, as multiprocessing makes one below a temporary folder."""
+_SHORT = ("/tmp", "/var/tmp", "/dev/shm")
+"""Where sockets lie if the folder of temporary files has too long a path."""
 
 
 class _Run:
-    """The folder of this process."""
+    """The folder of this process, and the one of its sockets, where that is another."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        if len(os.fsencode(self.folder)) + _ROOM > _LONGEST:
-            self.folder.rmdir()
-            raise OSError("the path of the temporary folder is too long for sockets below it")
-        unlocked = self.folder / f"{_LOCK}.new"
-        self._descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        unlocked.rename(self.folder / _LOCK)  # so that nobody sees a lock that is not held
-        before, tempfile.tempdir = tempfile.tempdir, str(self.folder)
+        self.folder = _locked_folder(None)
+        too_long = len(os.fsencode(self.folder)) + _ROOM > _LONGEST
+        self.sockets = _folder_for_sockets() if too_long else self.folder
+        before, tempfile.tempdir = tempfile.tempdir, str(self.sockets)
         try:
             multiprocessing.util.get_temp_dir()  # where multiprocessing has its sockets from now on
         finally:
             tempfile.tempdir = before
+
+
+def _locked_folder(below: str | None) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=below))
+    unlocked = folder / f"{_LOCK}.new"
+    fcntl.flock(os.open(unlocked, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)  # open until this process ends
+    unlocked.rename(folder / _LOCK)  # so that nobody sees a lock that is not held
+    return folder
+
+
+def _folder_for_sockets() -> Path:
+    for place in _SHORT:
+        remove_leftovers(Path(place))
+        with contextlib.suppress(OSError):
+            return _locked_folder(place)
+    text = f"the path of the folder for temporary files, {tempfile.gettempdir()}, is too long for sockets below it, "
+    raise UserError(f"{text}and none of {', '.join(_SHORT)} can be written: set TMPDIR to a folder with a short path")
 
 
 _run: _Run | None = None
@@ -46,13 +62,15 @@ _given: str | None = None
 
 
 def begin() -> Path:
-    """Make the folder of this process, where it has none, and remove those of killed runs. Raises OSError."""
+    """Make the folder of this process, where it has none, and remove those of killed runs. Raises OSError, and
+    UserError where no path is short enough for sockets."""
     global _run
     if _run is None or _run.pid != os.getpid():
         remove_leftovers()
         _run = _Run()
         # at the end, after multiprocessing has removed its own below, at priority -100
-        multiprocessing.util.Finalize(None, remove, (_run.folder,), exitpriority=-200)
+        for folder in {_run.folder, _run.sockets}:
+            multiprocessing.util.Finalize(None, remove, (folder,), exitpriority=-200)
     _run.folder.mkdir(exist_ok=True)  # somebody may have emptied the disk in the meantime
     return _run.folder
 

@@ -15,11 +15,14 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
+from conformance import HOME
 from conformance.worker import children
 
 _context = multiprocessing.get_context("forkserver")
 _GUARD, _READY = "conformance.worker.guard", "conformance.worker.server_ready"
-_SEED = "PYTHONHASHSEED"
+_SEED, SAFE = "PYTHONHASHSEED", "PYTHONSAFEPATH"
+MARK = "conformance"
+"""The value of PYTHONSAFEPATH that ``guard`` takes away again, so that nothing that a cell starts has it."""
 _TRIES = 20
 _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started
 _workers: set[int] = set()
@@ -110,7 +113,7 @@ def _running() -> Iterator[None]:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
-        with _interrupted_later(), _hashing_alike():
+        with _interrupted_later(), _environment():
             forkserver.ensure_running()
             wake()
             yield
@@ -119,21 +122,26 @@ def _running() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _hashing_alike() -> Iterator[None]:
-    """Have a server that starts inside the block, and all that is forked from it, hash texts alike in each run.
+def _environment() -> Iterator[None]:
+    """Have a server that starts inside the block, and all that is forked from it, hash texts alike in each run, and
+    import nothing from the working directory, where any file may have the name of a module.
 
     Else the order of a set of texts, and what a case or an exporter makes of it, would be another at each run; and
     tox gives each run a seed of its own, so that nothing that depends on the seed could be kept.
     """
-    before = os.environ.get(_SEED)
-    os.environ[_SEED] = "0"
+    given = {_SEED: "0"}
+    if SAFE not in os.environ and not HOME.parent.samefile(os.curdir):  # where the package itself lies, not installed
+        given[SAFE] = MARK
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_SEED]
-        else:
-            os.environ[_SEED] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager
