@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -154,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = _module(given.command).run(given)
     except (UserError, OSError) as error:
-        print(block(f"conformance {given.command}: {error}"), file=sys.stderr)
+        print(block(f"conformance {given.command}: {_sentence(error)}"), file=sys.stderr)
         return 2
     except Exception:  # a mistake of ours; its traceback is printed
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
@@ -162,6 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"conformance {given.command}: {text}", file=sys.stderr)
         return 3
     return code
+
+
+def _sentence(error: UserError | OSError) -> str:
+    """Return what a command ends with; of a file that cannot be used which it is, why, and what to do."""
+    if isinstance(error, UserError) or not error.filename or not error.strerror:
+        return str(error)
+    text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    denied = error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+    return f"{text}; run it in a folder that you may write to" if denied else text
 
 
 def _module(name: str) -> Any:

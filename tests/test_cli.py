@@ -1,8 +1,10 @@
 """What the user has to correct is told in a line, with its exit code; a mistake of ours with its traceback."""
 
+import errno
 import re
 import shlex
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -93,3 +95,19 @@ def test_completion_without_its_library_says_what_to_install(capsys, monkeypatch
     assert (
         capsys.readouterr().err == "conformance completion: completion needs argcomplete: pip install argcomplete\n"
     )
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_with_what_to_do(tmp_path, monkeypatch, capsys):
+    """Beside a file in the place of the folder, where another folder does not help."""
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(self: Path, *more: object, **named: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        assert cli.main(["new", "planted"]) == 2
+    said = capsys.readouterr().err
+    assert said == "conformance new: cases: Read-only file system; run it in a folder that you may write to\n"
+    Path("cases").write_text("")
+    assert cli.main(["new", "planted"]) == 2 and "you may write" not in capsys.readouterr().err

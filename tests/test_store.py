@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from conformance import cli
+from conformance.checks.models import CellRun
 from conformance.disk import stores
 from conformance.disk.locks import exclusive
 from conformance.disk.onnx_models import Serialized
@@ -24,8 +25,10 @@ from conformance.disk.stores import DAY, bytes_of, leave, make, size_of, tidy
 from conformance.errors import UserError
 from conformance.export.graph import Facts
 from conformance.export.model_store import Store
+from conformance.plan.settings import Settings
+from conformance.worker import uses
 from tests.kit.calls import count_calls
-from tests.kit.cases import PASSED, Bench, case_of, details, verdict
+from tests.kit.cases import PASSED, Bench, case_of, details, say, verdict
 from tests.kit.processes import PLENTY
 from tests.kit.runtimes import wrong_runtime
 
@@ -125,6 +128,17 @@ def test_a_cell_passes_where_the_store_cannot_be_written(tmp_path, bench, fill_d
     place = tmp_path / "full"
     fill_disk(broken, place)
     assert verdict(Bench(bench.folder, place).run(BODY)) == PASSED and not list(place.glob("*/model.onnx"))
+
+
+def test_a_model_that_the_store_does_not_take_stays_for_as_long_as_its_cell(tmp_path, bench, fill_disk):
+    """Whoever asks for its file alone holds nothing else of it."""
+    place = tmp_path / "full"
+    fill_disk("mkdir", place)
+    cell = bench.cell(say(BODY, "export: {torchscript: [17]}"), runtime="onnxruntime")
+    uses.begin()
+    with uses.of_case((cell.case.file, cell.case.name)), CellRun.opened(cell, Settings(store=place)) as run:
+        file = run.model().file
+        assert file.is_file()
 
 
 @pytest.mark.parametrize("number", ["ENOSPC", "EDQUOT", "EROFS"])

@@ -274,12 +274,13 @@ class CellRun:
 
     def _put(self, model: Serialized, facts: Facts, seconds: dict[str, float]) -> Stored:
         """Keep the exported model, or have it for this process alone."""
-        observed = self.keeping.observe()
+        observed, told = self.keeping.observe(), {"warned": self.warned}
         if observed is not None and observed.lasts:
-            return self.keep_model(model, facts, seconds, observed, {"warned": self.warned})
-        told = {"warned": self.warned}
-        stored = Store(self.settings.store).put(self.key, model, facts, seconds, told, keep=False)
-        self.prepared.models[self.key] = stored
+            stored = self.keep_model(model, facts, seconds, observed, told)
+        else:
+            stored = Store(self.settings.store).put(self.key, model, facts, seconds, told, keep=False)
+        if not stored.file.is_relative_to(self.settings.store):  # it goes with the last who holds it
+            self.prepared.models[self.key] = stored
         return stored
 
     def _check_repeats(self, before: list[Array]) -> None:
