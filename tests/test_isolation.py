@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance.worker import scratch
+from conformance.worker import aside, scratch
 from conformance.worker.isolation import Death, Worker, WorkerError
 from conformance.worker.progress_note import Progress
 from tests.kit import fatal
@@ -38,6 +38,19 @@ def test_death_is_told_and_the_next_call_works(worker, plant, how):
     assert isinstance(death, Death) and death.how == how and death.last.pop("pid") != os.getpid()
     assert death.last == {"stage": "run", "draw": {"dims": {"batch": 3}, "index": 2}, "plant": plant}
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
+
+
+def test_a_worker_that_is_stopped_ends_at_its_time_limit_and_the_next_call_works(worker):
+    worker.call(fatal.pid, timeout=PLENTY)
+    death = worker.call(fatal.noted, "stop", timeout=0.25)
+    assert isinstance(death, Death) and death.how == "timeout after 0.25 s" and gone(death.last["pid"])
+    assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
+
+
+def test_a_fork_that_is_asked_and_stopped_is_lost_at_its_time_limit_and_the_next_answers():
+    with pytest.raises(aside.Lost, match=r"timeout after 0\.25 s"):
+        aside.ask(fatal.stop, 0.25)
+    assert aside.ask(os.getpid, PLENTY) != os.getpid()
 
 
 def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker):

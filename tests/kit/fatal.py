@@ -53,6 +53,11 @@ def keyboard_interrupt() -> None:
     raise KeyboardInterrupt("planted")
 
 
+def stop() -> None:
+    """As somebody does who stops a process of a run and forgets it."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def hang() -> None:
     """In C, with the GIL, and without a look at signals: no Python code runs here again."""
     collections.deque(itertools.repeat(None), maxlen=0)
