@@ -68,7 +68,7 @@ def answered(question: Question, answer: Callable[[CellRun, Chosen, str], _T]) -
     cells = _fitting(case, question)
     found = None if question.names_example else _failed(case, cells, settings)
     cell, chosen = found or (cells[0], None)
-    if question.values not in (None, *REGIMES, *SPECIALS):
+    if question.values is not None and question.values not in (*REGIMES, *SPECIALS):
         raise UserError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
     if cell.converted and not registry.named(question.runtime).converted:
         raise UserError(f"--runtime: {question.runtime} runs no converted models")
