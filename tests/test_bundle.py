@@ -347,7 +347,7 @@ def test_a_failing_cell_leaves_a_bundle_that_shows_the_failure_without_pytorch_u
     write_case(tmp_path / "cases", WRONG_BODY, WRONG)
     done = run_suite(tmp_path)
     record = done.records[ID]
-    assert (record["status"], record["fault"]) == ("failed", "exporter")
+    assert (record["status"], record["fault"]) == ("failed", "case")
     assert f"conformance replay {record['bundle']} --runtime onnxruntime" in done.failure(ID)
     assert str(record["bundle"]) in done.text
     bundle = Bundle(tmp_path / record["bundle"])

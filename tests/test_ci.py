@@ -303,7 +303,7 @@ def test_the_recipe_for_gitlab_ends_as_its_shards_do(project, text, code):
 
 def test_what_the_texts_name_is_kept_with_the_run_and_the_log_says_where(project):
     """A block names folders of the store, which are gone with the job."""
-    named = project / ".conformance" / "failing" / "12443232" / "smallest"
+    named = project / ".conformance" / "failing" / "6a1f0173" / "smallest"
     named.mkdir(parents=True)
     (named / "repro.py").touch()
     (project / "cases" / "all.yaml").write_text(BROKEN, encoding="utf-8")
@@ -314,7 +314,7 @@ def test_what_the_texts_name_is_kept_with_the_run_and_the_log_says_where(project
     assert where in done.text and where in (project.parent / "summary.md").read_text(encoding="utf-8")
     assert "and the folders that are named here](" in body
     keep(project, {}, project.parent / "kept")
-    for file in (".conformance/failing/12443232/smallest/repro.py", "reports/latest/junit.xml"):
+    for file in (".conformance/failing/6a1f0173/smallest/repro.py", "reports/latest/junit.xml"):
         assert (project.parent / "kept" / file).is_file()
     ((made,),) = (body.values() for body in read(TEMPLATE)[1:])
     default = read(TEMPLATE)[0]["spec"]["inputs"]["report"]["default"]

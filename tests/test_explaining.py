@@ -62,7 +62,7 @@ def by_default(tmp_path_factory):
 
 def test_each_cause_is_explained_once_and_its_other_cells_share_that(by_default):
     wrong = {name: one for name, one in red(by_default).items() if name.startswith("accuracy[flipped")}
-    assert len(wrong) == 4 and {one["fault"] for one in wrong.values()} == {"exporter"}
+    assert len(wrong) == 4 and {one["fault"] for one in wrong.values()} == {"case"}
     first = [one for one in wrong.values() if one["explained_with"] is None]
     assert len(first) == 1 and first[0]["witnesses"] and first[0]["bundle"]
     assert {one["explained_with"] for one in wrong.values()} == {None, first[0]["id"]}
@@ -77,7 +77,7 @@ def test_cells_that_stop_with_the_same_words_are_one_cause(by_default):
 
 def test_the_junit_file_has_the_explanations(by_default):
     text = (by_default.folder / "junit.xml").read_text()
-    assert "aten.sin" in text and '<property name="fault" value="exporter"' in text
+    assert "aten.sin" in text and '<property name="fault" value="case"' in text
 
 
 def test_the_terminal_shows_findings_first_and_their_cells_with_vv(by_default):
@@ -99,7 +99,7 @@ def flipped(outcome):
 
 def test_a_finding_is_explained_by_its_id(by_default):
     told = run_command(by_default.folder, "explain", flipped(by_default))
-    assert told.text.count("at fault: the exporter") == len([one for one in red(by_default) if "[flipped" in one])
+    assert told.text.count("at fault: the case") == len([one for one in red(by_default) if "[flipped" in one])
     assert "conformance findings lists what is red" in run_command(by_default.folder, "explain", "0badf00d").text
 
 

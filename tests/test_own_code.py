@@ -1,5 +1,6 @@
 """Code of a case's own that only an export runs, by doors that nobody declares: it is named where it is wrong."""
 
+import html
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,18 @@ import pytest
 from benchmarks.culprits.edits import exchanged
 from benchmarks.culprits.planting import exported
 from conformance.checks.own_code import Own, accused, told_of
+from conformance.errors import Stopped
+from conformance.plan.cell import Cell
+from conformance.records import text
+from conformance.records.explanation import fail
+from conformance.records.finding_block import describe
 from conformance.records.findings import findings
 from conformance.records.location import places_of
-from tests.kit.cases import PASSED, details, module_of, say, verdict
+from conformance.records.subject import at_fault
+from conformance.report.annotations import github
+from conformance.report.html import page
+from conformance.report.markdown import summary
+from tests.kit.cases import PASSED, details, load_case, module_of, say, verdict
 from tests.kit.planting import planted, untyped
 
 pytestmark = pytest.mark.own_store
@@ -102,7 +112,7 @@ EXPORTS = {"torchscript": "export: {torchscript: [17]}", "dynamo": "export: {dyn
 def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(bench, module, exporter, own, operator, source):
     python = PYTHON + (LIBRARY if module == "Registered" else "")
     record = bench.run(say(module_of(module), EXPORTS[exporter]), python)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "case")
     assert record.own_code == [own], record.operator
     assert f"the export used the case's own {own}: look there first" in details(record)
     assert record.operator is not None
@@ -113,7 +123,8 @@ def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(bench, module
     assert Path(file).name == "beside.py"
     assert LINES[number - 1].strip() in ("@classmethod", "def half(g, x):", source)
     (finding,) = findings([record.as_dict()])
-    assert (finding.key.by, finding.key.of) == ("code", own)
+    assert (finding.key.component, finding.key.by, finding.key.of) == ("case", "code", own)
+    assert describe(finding).who == f"the case's own {own} is wrong" and at_fault(record.as_dict()) == "the case"
 
 
 @pytest.mark.parametrize("operator, named", [("aten.sub", True), ("aten.add", False), ("prims.sub", False)])
@@ -139,6 +150,70 @@ def test_own_code_that_is_right_is_not_accused_of_what_the_exporter_did(bench, m
         record = bench.run(say(module_of(module), EXPORTS["torchscript"]), PYTHON)
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
     assert record.operator is not None and record.operator["operator"] == "aten.sin" and record.own_code == []
+
+
+OWN_OPERATOR = """
+import torch
+@torch.library.custom_op("{space}::lift", mutates_args=())
+def lift(x: torch.Tensor, by: float) -> torch.Tensor:
+    return x * by
+@lift.register_fake
+def _(x, by):
+    return torch.empty_like(x)
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.{space}.lift(x, 3.0)
+"""
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", pytest.param("dynamo", marks=pytest.mark.thorough)])
+def test_an_operator_of_the_cases_own_is_the_cases_to_translate_with_the_lines_to_add(bench, exporter):
+    space = f"own_operator_{exporter}"
+    body, python = say(module_of("Net"), EXPORTS[exporter]), OWN_OPERATOR.format(space=space)
+    record = bench.run(body, python, check="export")
+    assert (record.status, record.stage, record.fault, record.smallest) == ("failed", "export", "case", None)
+    remedy, (finding,) = record.remedy, findings([record.as_dict()])
+    assert remedy is not None and remedy["lacks"] == f"{space}::lift"
+    block = describe(finding)
+    assert block.who == "the case needs a change" and f"the case's own operator {space}::lift" in block.what
+    assert "report" not in dict(block.rows) and f"  {remedy['yaml']}" in dict(block.rows)["to do"]
+    # the lines, filled in
+    told = remedy["python"].replace('"NAME", x', '"Mul", x, by').replace("op.NAME(x)", "op.Mul(x, by)")
+    assert told != remedy["python"]
+    mended = body.replace(EXPORTS[exporter], f"export: {{{remedy['yaml']}}}")
+    mended = mended.replace(f"{remedy['file'].removesuffix('.py')}.lift", "beside.lift_to_onnx")
+    own = python.replace(space, f"{space}_mended") + told.replace("def lift(", "def lift_to_onnx(")
+    assert verdict(bench.run(mended.replace(space, f"{space}_mended"), own)) == PASSED
+
+
+def test_an_operator_of_torchvision_without_a_symbolic_stays_the_exporters(bench):
+    python = "import torch, torchvision\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return "
+    python += "torchvision.ops.deform_conv2d(x, x.new_zeros(1, 2, 4, 4), x.new_ones(1, 1, 1, 1))\n"
+    record = bench.run(say("module: beside.Net", 'inputs: {x: "float32[1, 1, 4, 4]"}'), python, check="export")
+    assert (record.stage, record.fault, record.remedy) == ("export", "exporter", None)
+    assert record.hints == ["symbolic"]
+
+
+@pytest.mark.parametrize("own, located, known", [
+    ("f for aten::sin", {"operator": "aten.sin"}, True), ("f for aten::sinh", {"operator": "aten.sin"}, False),
+    ("f for aten::sub.Tensor", {"operator": "aten.rsub", "within": "aten.sub"}, True),
+    ("f for aten::sin", {"operator": "aten.sin", "stage": "optimizer"}, False), ("f for aten::sin", {}, False),
+])  # fmt: skip
+def test_one_cause_has_one_fault_wherever_it_is_told(tmp_path, own, located, known):
+    """The fault of the record, and with it JUnit's, the block's, the page's, the summary's and the annotation's."""
+    case = load_case(tmp_path, "forward: torch.sin(x)\ninputs: {x: 'float32[3]'}")
+    record = Cell(case, "accuracy", "dynamo", 20).record()
+    details = {"own_code": [own], "operator": located or None}
+    fail(record, Stopped("compare", "WrongValue", "output 0: 1 of 3 values", "exporter", details))
+    plain = {**record.as_dict(), "finished": 1.0}
+    assert record.fault == ("case" if known else "exporter")
+    who = "the case" if known else f"the exporter, or the case's own {own}"
+    block = f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
+    said = {"summary": summary({}, [plain]), "page": html.unescape(page([("run", {}, [plain])])),
+            "annotation": "".join(github([plain])), "text": text.failure(plain)}  # fmt: skip
+    assert describe(findings([plain])[0]).who == block and block in said["summary"] and block in said["page"]
+    assert f"| `{who}` |" in said["summary"] and f"1 × {who} at fault." in said["page"]
+    assert all(f"at fault: {who}" in said[name] for name in ("annotation", "text"))
 
 
 def test_own_code_that_raises_is_named_and_no_line_that_pytorch_runs_too(bench):

@@ -41,7 +41,7 @@ def test_values_on_which_float32_is_off_are_counted_and_excuse_no_others(bench):
 
 def test_a_model_far_beyond_the_error_of_float32_is_wrong_and_not_ill_conditioned(bench):
     record = bench.run(BRITTLE, FIRST.replace("'Identity', x", "'Add', x, x"))
-    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "case")
 
 
 FIGHT = """

@@ -101,4 +101,4 @@ def test_what_a_scripted_module_computes_otherwise_is_not_excused_by_the_eager_o
     python = ONLY_FLOAT.replace("{other}", "").replace("x.to(torch.float32)", "torch.relu(x.to(torch.float32))")
     python += "\ndef symbolic(g, x):\n    return g.op('Identity', x)\n"
     body = say(SCRIPTED, with_symbolic('"aten::relu"'))
-    assert verdict(bench.run(body, python)) == ("failed", "compare", "WrongValue", "exporter")
+    assert verdict(bench.run(body, python)) == ("failed", "compare", "WrongValue", "case")

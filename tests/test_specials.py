@@ -22,7 +22,7 @@ def test_a_wrong_answer_to_nan_fails_the_specials_and_leaves_accuracy_alone(benc
     body = case_of("torch.relu(x)", with_symbolic('"aten::relu"'))
     assert verdict(bench.run(body, RELU_WITHOUT_NAN)) == PASSED
     record = bench.run(body, RELU_WITHOUT_NAN, check="specials")
-    assert verdict(record) == ("failed", "compare", "WrongNaN", "exporter")
+    assert verdict(record) == ("failed", "compare", "WrongNaN", "case")
     assert record.draw is not None and record.draw["regime"] in ("nan", "mixed")
     assert verdict(bench.run(body, "def symbolic(g, x):\n    return g.op('Relu', x)\n", check="specials")) == PASSED
 

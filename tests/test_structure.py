@@ -204,7 +204,7 @@ def test_what_forward_changes_leaves_and_returns_passes(bench, exporters, body):
 def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
     body = say("module: beside.Answers\nreturns: [logits, rows, past.0.key]", with_symbolic("aten::sin"), ONE)
     record = bench.run(body, ODD)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "case")
     assert record.outputs == ["logits", "rows", "past.0.key"]
     assert bench.run(say("module: beside.Sizes\nreturns: [2, 0]", ONE), ODD).outputs == ["output_2", "output_0"]
 

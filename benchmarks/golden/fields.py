@@ -29,7 +29,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "detail",
     ),
     "smallest": ("nodes", "calls", "of", "operators", "passes", "own_code", "why_not", "detail"),
-    "remedy": ("kind", "yaml", "python", "file", "parameters"),
+    "remedy": ("kind", "yaml", "python", "file", "parameters", "lacks"),
     "vacuous": ("output", "passes", "fact"),
     "draw": ("dims", "regime"),
 }  # fmt: skip

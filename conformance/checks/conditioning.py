@@ -57,6 +57,7 @@ class InFloat64(Protocol):
     """The part of ``export.reference.Reference`` that is needed here."""
 
     half: str | None
+    who: str
 
     def oracle(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None: ...
 

@@ -144,8 +144,8 @@ class Examples:
         else:
             called = subjects(worst.output + 1, tuple(self._record.outputs))[worst.output]
             text = (
-                f"{called}: on the values that the case declares, PyTorch's float32 is so far from float64 that "
-                f"nothing can be said of a runtime"
+                f"{called}: on the values that the case declares, {self._verify.reference.who}'s float32 is so far "
+                f"from float64 that nothing can be said of a runtime"
             )
         stop = WrongAnswer(failed("IllConditioned", text, worst))
         if self._explainer.is_put_off(stop):
@@ -234,8 +234,8 @@ class Examples:
             if self._mostly_nothing() and has_specials_by_default(self._cell):
                 draws = record.nothing + record.examples
                 raise NoVerdict(
-                    f"PyTorch's own outputs are mostly NaN in {record.nothing} of {draws} draws, and the others "
-                    "would not show a wrong runtime. specials: true would insist"
+                    f"{self._verify.reference.who}'s own outputs are mostly NaN in {record.nothing} of {draws} "
+                    "draws, and the others would not show a wrong runtime. specials: true would insist"
                 )
             vacuous = vacuous_failure(record, self._verify.vacuity, output, {"hints": ["vacuous"]})
             if self._explainer.is_put_off(vacuous):
@@ -267,7 +267,8 @@ class Examples:
             return self._undecided[0]
         if self._record.left_open:
             return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record.as_dict()))}"
-        return "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"
+        who = self._verify.reference.who
+        return f"{who}'s own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"
 
     def _mostly_nothing(self) -> bool:
         """Return whether NaN and infinities have spread to the outputs of most draws of specials, or leave them

@@ -17,7 +17,7 @@ from conformance.case.words import Exporter, base_of
 from conformance.checks.alone import replaced_function
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.prepared import prepare
-from conformance.checks.refused import explain_stopped_export, refused_model_failure
+from conformance.checks.refused import explain_stopped_export, nodes_to_add, refused_model_failure
 from conformance.checks.right_outputs import check_again, check_outputs
 from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell
@@ -36,7 +36,7 @@ from conformance.export.model_store import Store, Stored, place_of
 from conformance.export.module_reference import ModuleReference
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
-from conformance.records.explanation import Shows, add, fail, note
+from conformance.records.explanation import Shows, add, ask_for_nodes, fail, note
 from conformance.records.record import Record
 from conformance.records.record_types import Warned
 from conformance.runtimes import registry
@@ -116,7 +116,7 @@ class CellRun:
         except Stopped as stop:
             fail(record, stop)
             record.place = record.place or raised_at(stop, cell.case.folder)
-            if run is not None and record.fault in ("exporter", None):
+            if run is not None and stop.fault in ("exporter", None):
                 more = (warning for warning in run.warnings() if warning not in record.warnings)
                 record.warnings = [*record.warnings, *more]
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter" and not _has_target(cell):
@@ -256,6 +256,9 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     add(stop, {"warnings": self.warnings()}, explain_stopped_export(self, stop))
+                    remedy = nodes_to_add(self, stop)
+                    if remedy is not None:
+                        ask_for_nodes(stop, remedy)
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise

@@ -16,10 +16,11 @@ from conformance.align.operators.refused_operator import Refused, next_stop, ref
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.python import raised_at
+from conformance.checks.case_edits import flow, plain
 from conformance.checks.conditioning import left_open
 from conformance.checks.exported_cell import ExportedCell
 from conformance.checks.own_code import accused, declared_own, own_code, raising, told_of
-from conformance.errors import Details, Stopped, attempt, display_path, summarize, works
+from conformance.errors import Details, Stopped, attempt, display_path, or_else, summarize, works
 from conformance.export.expression import EXPRESSION
 from conformance.records.explanation import add, unexplained
 from conformance.records.findings import ON_DATA
@@ -145,6 +146,44 @@ def in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
 
 _NO_SYMBOLIC = re.compile(r"UnsupportedOperator|Unsupported: ONNX export of operator|export of operator \S+ is not")
 _NO_TRANSLATION = re.compile(r"No ONNX function found|No decompositions registered")
+
+
+_NAMED = re.compile(r"unrecognized namespace (\w+)::(\w+)|No ONNX function found for <OpOverload\(op='(\w+)\.(\w+)'")
+"""How an exporter names an operator for which it has no nodes."""
+_OF_EXPORTERS = {"aten", "prim", "prims", "quantized", "quantized_decomposed", "torchvision"}
+"""Namespaces of torch and torchvision: what is missing of them an exporter may be asked for."""
+
+
+def nodes_to_add(run: ExportedCell, stop: Stopped) -> dict[str, Any] | None:
+    """Return the fields of ``Record.remedy`` for an export that lacks nodes for an operator of nobody's but the
+    case's; None for any other."""
+    found = _NAMED.search(f"{stop.reason}")
+    space, name = filter(None, found.groups()) if found else ("", "")
+    if not name or space in _OF_EXPORTERS or run.cell.exporter == "onnx":
+        return None
+    table = "symbolics" if run.cell.exporter == "torchscript" else "translations"
+    said = plain(run.target)
+    said[table] = {**said.get(table, {}), f"{space}::{name}": f"{table}.{name}"}
+    given = or_else([("x", "")], lambda: _arguments(space, name))
+    if table == "symbolics":
+        head, body = ", ".join(["g", *(one for one, _ in given)]), f'g.op("NAME", {given[0][0]})'
+    else:
+        head, body = ", ".join(f"{one}{kind}" for one, kind in given), f"op.NAME({given[0][0]})"
+    python = f"def {name}({head}):\n    return {body}  # your nodes"
+    if table == "translations":
+        python = f"from onnxscript import opset18 as op\n{python}"
+    yaml = f"{run.cell.exporter}: {flow(said)}"
+    return {"kind": "nodes", "lacks": f"{space}::{name}", "yaml": yaml, "python": python, "file": f"{table}.py"}
+
+
+def _arguments(space: str, name: str) -> list[tuple[str, str]]:
+    """The arguments of an operator, each with what onnxscript wants to know of one that is no tensor."""
+    import torch
+
+    given = getattr(getattr(torch.ops, space), name).default._schema.arguments
+    kinds = [str(argument.type) for argument in given]
+    plain_ones = ("float", "int", "bool", "str")
+    return [(one.name, f": {kind}" if kind in plain_ones else "") for one, kind in zip(given, kinds, strict=True)]
 
 
 def advice(stop: Stopped) -> list[str]:

@@ -46,7 +46,7 @@ def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Ar
     comparison = defaults_for(kept).compare(same, Right(kept))
     if comparison.verdict == "failed":
         text = (
-            "PyTorch gives different outputs for the same input: the module is random, keeps state "
+            f"{reference.who} gives different outputs for the same input: it is random, keeps state "
             f"between calls, or reads something that changes ({comparison.text}); of an output that is random on "
             "purpose say so, as in outputs: [{name: noise, random: why}]"
         )

@@ -298,7 +298,7 @@ def not_finite(called: Subject, got: Array, wanted: Array, *, lost_alone: bool =
     first = tuple(int(i) for i in np.argwhere(odd)[0])
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
     lost = np.isfinite(wanted[odd]).all()
-    where = "where PyTorch's are not" if lost else "on one side only, or not the same infinity"
+    where = "where the right ones are not" if lost else "on one side only, or not the same infinity"
     text = f"{called}: {int(odd.sum())} of {got.size} values are NaN or infinite {where}"
     return failed(name, text, worst_at(called.number, first, got, wanted, np.inf, np.inf))
 

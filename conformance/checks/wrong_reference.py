@@ -72,8 +72,9 @@ def held_against_float64(verify: OfPyTorch, example: Example, got: list[Array]) 
     for output in far:
         if _off(wanted[output], exact[output]) > BEYOND * reach[output]:
             called = subjects(output + 1, tuple(entry.name for entry in verify.outputs()))[output]
+            who = verify.reference.who
             text = (
-                f"{called}: the runtime gives what PyTorch gives in float64, and PyTorch in float32 is off by more "
+                f"{called}: the runtime gives what {who} gives in float64, and {who} in float32 is off by more "
                 f"than rounding explains"
             )
             return failed("WrongReference", text, _worst(output, wanted[output], rounded[output]))

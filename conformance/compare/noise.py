@@ -279,7 +279,7 @@ def compare_outputs(
     if len(got) != len(meant):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
     if len(exact) != len(meant):
-        return failed("WrongCount", f"the converted model gives {len(meant)} outputs, and PyTorch {len(exact)}")
+        return failed("WrongCount", f"the converted model gives {len(meant)} outputs instead of {len(exact)}")
     verdicts = []
     for output, (given, right, true) in enumerate(zip(got, meant, exact, strict=True)):
         far = moved[output] if moved else UNMOVED

@@ -355,7 +355,7 @@ def _compare_range(output: Subject, got: Array, wanted: Array, spread: float) ->
     first = tuple(int(i) for i in np.argwhere(outside)[0])
     text = (
         f"{output}: {int(outside.sum())} of {wanted.size} values, which are random, lie beyond "
-        f"{low - room:.4g} to {high + room:.4g}, where PyTorch's lie"
+        f"{low - room:.4g} to {high + room:.4g}, where the right ones lie"
     )
     return failed("WrongValue", text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
 

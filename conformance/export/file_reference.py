@@ -53,7 +53,9 @@ class FileReference(Reference):
         import onnx
 
         super().__init__(case, folder)
+        another = case.says.export.onnx is not None and case.says.export.onnx.file is not None
         self._file = case.folder / str(case.says.onnx)
+        self.who = self._file.name if another else "the file"
         model = load(self._file)
         written = serialized(model)
         self.weights, self._bytes = written.sha, 3 * written.size

@@ -26,6 +26,8 @@ from conformance.export.undefined import Undefining
 class Reference(ABC):
     """Computes what is right; used inside ``Folder.active()``."""
 
+    who = "PyTorch"
+    """What sentences call it."""
     module: Any
     """The module of a case that has one."""
     passing: Passing

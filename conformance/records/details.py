@@ -5,12 +5,15 @@ Lines hold what cases, models and exceptions say; whoever shows them makes them 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.records.hints import hints
 from conformance.records.location import located
 from conformance.records.location import number as number
 from conformance.records.sanitize import shorten
+from conformance.records.subject import is_file_alone, is_of_file, right_one
 from conformance.records.testimony import asked, title
 
 
@@ -85,7 +88,8 @@ def _warned(record: Mapping[str, Any]) -> Iterator[str]:
         agree = warning.get("agree") or []
         if agree:
             titles = " and ".join(map(title, agree))
-            yield f"  {titles} {'give' if len(agree) > 1 else 'gives'} PyTorch's shapes and values with it"
+            whose = "the file's" if is_of_file(record) else "PyTorch's"
+            yield f"  {titles} {'give' if len(agree) > 1 else 'gives'} {whose} shapes and values with it"
 
 
 def declaration(place: str, stage: str, error: str | None) -> str:
@@ -205,23 +209,6 @@ def _inside(path: str, paths: Collection[str]) -> bool:
     return any(".".join(parts[:end]) in paths for end in range(1, len(parts)))
 
 
-_HINTS = {
-    "branch": "a branch on values has to be written with torch.cond, or for TorchScript be scripted (script: true)",
-    "conditioning": "declare values that are better conditioned, or a tolerance and because",
-    "exclude": "keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:",
-    "hollow": "give the case inputs or weights with which they show (weights: awake), or say hollow: and why",
-    "hollow inputs": "give the case inputs with which they show, or say hollow: and why",
-    "memory": "smaller sizes take less: narrow the ranges under dims:, or limit the sum of two with where:",
-    "report": "this is a mistake in the harness; please report it with these lines:",
-    "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
-    "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",
-    "symbolic": "the exporter has no nodes for that operator; a function that makes them goes under symbolics:",
-    "translation": "the exporter has no nodes for that operator; a function that makes them goes under translations:",
-    "specials": "where NaN and infinities spread to all outputs, say specials: false",
-    "vacuous": "give the case inputs or weights that show in this output, or say vacuous: and why",
-}
-
-
 def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield what else is known of the stage at which the cell stopped, and what to do about it."""
     findings = record.get("findings") or []
@@ -231,7 +218,7 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"the graph has {', '.join(f'{count} {name}' for name, count in nodes.items()) or 'no nodes'}"
     yield from record.get("output") or ()
     yield from _remedy(record)
-    yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
+    yield from hints(record)
     yield from record.get("traceback") or ()
 
 
@@ -246,6 +233,7 @@ _REMEDIES = {
     "draws": "try more draws of values, with which each of these is refused",
     "values": "try these values, with which {good}",
     "weights": "these parameters are all zero: {parameters}; try random ones, with which each of these is refused",
+    "nodes": "no exporter can know {lacks}, an operator of the case's own; say what it becomes, under export",
     "tolerance": "try the default tolerance, with which each of these is refused",
     "tolerance to declare": "if that is what the module is like, declare how far float32 is off",
     "specials": "where NaN and infinities spread to all outputs, leave them out",
@@ -265,8 +253,10 @@ def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
     remedy = record.get("remedy")
     if not remedy:
         return
-    good = "each of these is refused" if record.get("vacuous") else "PyTorch's float32 is finite and close to float64"
+    whose = "the file's" if is_of_file(record) else "PyTorch's"
+    good = "each of these is refused" if record.get("vacuous") else f"{whose} float32 is finite and close to float64"
     words = _REMEDIES.get(remedy["kind"], remedy["kind"]).replace("{good}", good)
+    words = words.replace("{lacks}", str(remedy.get("lacks")))
     yield words.replace("{parameters}", ", ".join(remedy.get("parameters") or ())) + ":"
     if remedy.get("yaml"):
         yield f"  {remedy['yaml']}"
@@ -279,18 +269,19 @@ def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield where a converted model leaves the range of its format; the last entry of a failure is its own."""
     entries = record.get("beyond") or []
     own = entries[-1:] if record.get("error") in ("WrongNaN", "WrongInf") else []
+    undeclared = "nobody asked for" if is_file_alone(record) else "the case does not declare"
     for entry in entries[: len(entries) - len(own)]:
         first = f", first at {_node(entry)}" if entry.get("node") else ""
         yield (
-            f"{entry['regime']} values, which the case does not declare, do not fit: NaN or infinite where PyTorch's "
-            f"are not{first}"
+            f"{entry['regime']} values, which {undeclared}, do not fit: NaN or infinite where the "
+            f"right ones are not{first}"
         )
     for entry in own:
         if entry.get("node"):
             of = " and ".join(number(value) for value in entry.get("of") or ())
             yield (
                 f"{_node(entry)} is the first to give {entry['gives']}{f' of {of}' if of else ''}, "
-                "where the exported model has a number"
+                "where the fp32 model has a number"
             )
         vanished = entry.get("vanished")
         if vanished:
@@ -316,7 +307,7 @@ def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
     if not told:
         return
     if told.get("own") is not None:
-        yield f"PyTorch in float32 is off by up to {number(told['own'])} from float64 in this output"
+        yield f"{right_one(record)} in float32 is off by up to {number(told['own'])} from float64 in this output"
     sizes = told["sizes"]
     if not any(size["verified"] for size in sizes):
         total = sum(size["ill_conditioned"] for size in sizes)
@@ -391,4 +382,6 @@ RULES = {
 def left_open(record: Mapping[str, Any]) -> Iterator[str]:
     """The rules by which no verdict was given on some values, in words."""
     for name in record.get("left_open") or ():
-        yield f"no verdict on some values: {RULES.get(str(name), name)}"
+        rule = RULES.get(str(name), name)
+        rule = re.sub(r"torch[\w.]*, (?=.*ONNX)", "", rule) if is_of_file(record) else rule  # ONNX's own is left
+        yield f"no verdict on some values: {rule}"

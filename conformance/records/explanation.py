@@ -16,6 +16,7 @@ from typing import Literal
 from conformance.errors import Details, Stopped, lacks_memory, limit_of_shell, trouble_of_host
 from conformance.records.record import FLOAT64, Explained, Record, Witness
 from conformance.records.record_types import Node
+from conformance.records.subject import is_of_own_code
 from conformance.runtimes import registry
 
 # ---- what is known of a failure ------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ class Shows:
 
     what: Literal[
         "outputs", "memory", "steps", "export", "ill-conditioned", "ties", "not exported", "after others", "harness",
-        "PyTorch", "case", "works", "declared", "draws", "no disk", "no memory",
+        "PyTorch", "case", "own code", "works", "declared", "draws", "no disk", "no memory",
     ]  # fmt: skip
     fault: str | None = None
     """The party at fault by what is ``declared``, of the cell or of ``draws``."""
@@ -78,13 +79,14 @@ class Explanation:
 
 _SHOWN: dict[str, str | None] = {
     "outputs": "case", "memory": "runtime", "steps": None, "export": "exporter", "ties": None, "after others": None,
-    "harness": "harness", "PyTorch": "reference", "case": "case", "works": "case", "no disk": "harness",
-    "no memory": None,
+    "harness": "harness", "PyTorch": "reference", "case": "case", "own code": "case", "works": "case",
+    "no disk": "harness", "no memory": None,
 }  # fmt: skip
 """The party at fault by what was seen. ``outputs``: PyTorch's are not those that the case declares. ``memory``: it is
 right where ONNX Runtime uses no memory twice. ``steps``: the steps of a quantized file explain as much. ``export``:
 most accuracy is lost there. ``ties``: which of equal values an index names, PyTorch itself leaves open. ``works``:
-what is declared to fail does not. ``harness``, ``PyTorch``, ``case``: the process ended there."""
+what is declared to fail does not. ``own code``: a symbolic or the like of the case's own made it, or is missing.
+``harness``, ``PyTorch``, ``case``: the process ended there."""
 
 _BY_NODES: dict[str, str | None] = {
     "rules": "exporter", "invalid": "exporter", "unsupported": "runtime", "kernel": "runtime", "kernels": "exporter",
@@ -277,6 +279,13 @@ def unexplained(stop: Stopped, *, known: str | None = None) -> Stopped:
     return stop
 
 
+def ask_for_nodes(stop: Stopped, remedy: Mapping[str, object]) -> Stopped:
+    """Write into a failed export that it lacks nodes for an operator of the case's own, with what to add; return it.
+    No exporter can know such an operator."""
+    stop.fault = explain(Failure(stop.stage, stop.fault), [Shows("own code")]).fault
+    return add(stop, {"remedy": remedy, "hints": []})
+
+
 def note(record: Record, finding: Shows) -> None:
     """Write into a record that has failed who is at fault after one more finding."""
     record.fault = explain(Failure(record.stage, record.fault), [finding]).fault
@@ -299,6 +308,8 @@ def fail(record: Record, stop: Stopped) -> None:
         note(record, Shows("no disk"))
         return
     note_details(record, stop.details)
+    if record.fault == "exporter" and is_of_own_code(vars(record)):
+        note(record, Shows("own code"))
     if lacks_memory(stop):  # who took the rest of it is not known
         record.error, limit = "OutOfMemory", limit_of_shell()
         record.reason = stop.reason if limit is None else f"{limit} ({stop.reason})"

@@ -19,6 +19,7 @@ from conformance.records.findings import KEPT, VALUES, Finding, Key, shows_less
 from conformance.records.location import place_of, values_of
 from conformance.records.record import FLOAT64
 from conformance.records.sanitize import one_line, rule, visible
+from conformance.records.subject import is_file_alone, is_of_file, is_of_own_code, right_one
 from conformance.records.terms import explaining
 from conformance.records.testimony import conclusion, guilty_passes, proves_nothing_by_stopping, title
 from conformance.records.text import align_of, element, output_named, replay_of
@@ -128,17 +129,16 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
     exporter = _EXPORTERS.get(str(record.get("exporter")), str(record.get("exporter")))
     if record.get("shipped") and key.component == "exporter":
         return f"{record['shipped']} is wrong"
-    if record.get("exporter") == "onnx" and key.component in _OF_A_FILE:
+    if is_of_file(record) and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
     if record.get("compiled") and key.component in ("runtime", "case", "precision"):
         makes = f"the conversion to {key.which} makes what {runtime} does not take"
         return makes if key.component == "precision" else f"{runtime} does not take the model"
     if key.component == "exporter" and (record.get("operator") or {}).get("how") in KEPT:
         return f"{'an exporter' if both else exporter} keeps what it saw for one example"
-    if key.component == "exporter" and (own := ", ".join(record.get("own_code") or ())):
-        operator = str((record.get("operator") or {}).get("operator"))
-        known = operator in own.replace("::", ".")
-        return f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
+    if key.by == "code":
+        own = ", ".join(record.get("own_code") or ())
+        return f"the case's own {own}{'' if is_of_own_code(record) else ', or the exporter,'} is wrong"
     wrong = "both exporters are wrong" if both else f"{exporter} is wrong"
     change = "the process that runs the case ends" if record.get("signal") else "the case needs a change"
     stops = "neither exporter exports the module" if both else f"{exporter} does not export the module"
@@ -148,17 +148,12 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
         "reference": "PyTorch itself is wrong",
-        "case": "the file needs a change" if _is_file_alone(record) else change,
+        "case": "the file needs a change" if is_file_alone(record) else change,
         "harness": "a mistake in this suite",
         "declaration": "a declared failure does not happen any more",
     }
     unknown = "nobody was asked yet who is wrong" if record.get("unexplained") else "it is open who is wrong"
     return words.get(key.component, unknown)
-
-
-def _is_file_alone(record: Mapping[str, Any]) -> bool:
-    """Return whether a model was checked for which nobody has written a case."""
-    return str((record.get("source") or {}).get("file")).endswith(".onnx")
 
 
 _OF_A_FILE = {
@@ -169,7 +164,8 @@ _OF_A_FILE = {
 
 def _what(record: Mapping[str, Any], key: Key) -> str:
     located = record.get("operator") or {}
-    if key.component in ("exporter", "open") and located.get("operator") and not located.get("unable"):
+    of_graph = key.component in ("exporter", "open") or key.by == "code"
+    if of_graph and located.get("operator") and not located.get("unable"):
         return _of_operator(record, located)
     passes = (record.get("optimizer") or {}).get("passes")
     if key.component == "optimizer" and passes:
@@ -179,6 +175,8 @@ def _what(record: Mapping[str, Any], key: Key) -> str:
         return f"{node['operator']} computes other values than its inputs ask for"
     if node.get("how") == "refused":
         return f"{node['operator']} is refused: {node.get('why')}"
+    if record.get("error") and (lacked := (record.get("remedy") or {}).get("lacks")):
+        return f"nothing says what the case's own operator {lacked} becomes in ONNX"
     said = _reason(record)
     return said.partition("\n")[0] if key.component in _OWN_SAYING else said
 
@@ -231,8 +229,8 @@ def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
     if not lines and source.get("file"):
         in_case = f":{source['line']}  case {record['case']}"
-        against = f"{record['shipped']}, compared with " if _is_file_alone(record) and record.get("shipped") else ""
-        lines.append(f"{against}{source['file']}{'' if _is_file_alone(record) else in_case}")
+        against = f"{record['shipped']}, compared with " if is_file_alone(record) and record.get("shipped") else ""
+        lines.append(f"{against}{source['file']}{'' if is_file_alone(record) else in_case}")
     return tuple(lines)
 
 
@@ -298,7 +296,7 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
     located = record.get("operator") or {}
     change = located.get("change")
     told = [
-        *_witnesses(record.get("witnesses") or ()),
+        *_witnesses(record),
         *(conclusion(record) if not change else ()),  # a change that helps says more
         *guilty_passes(record.get("optimizer") or {}, record),
         *([f"a change that makes it right: {change}"] if change else []),
@@ -320,22 +318,22 @@ def _warned(record: Mapping[str, Any], name: str) -> list[str]:
     return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name][-2:]
 
 
-def _witnesses(witnesses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _witnesses(record: Mapping[str, Any]) -> Iterator[str]:
     by_answer: dict[str, list[str]] = {}
-    for witness in witnesses:
+    for witness in record.get("witnesses") or ():
         if witness["runtime"] != FLOAT64 and not witness.get("config") and not witness.get("model"):
             name, answer = str(witness["runtime"]), str(witness["answer"])
             if answer != "stops" or not proves_nothing_by_stopping(name):
                 by_answer.setdefault(answer, []).append(title(name, brief=True))
     said = {
-        "agrees": "right in {}", "nearer": "nearer to PyTorch in {}", "wrong": "wrong in {} too",
+        "agrees": "right in {}", "nearer": "nearer to {right} in {}", "wrong": "wrong in {} too",
         "otherwise": "other wrong values in {}", "stops": "it stops in {} too",
         "runs": "{} runs it, with wrong values",
-        "strays": "{} gives PyTorch's values, which the nodes do not say", "lost": "{} crashed or hung",
+        "strays": "{} gives the values of {right}, which the nodes do not say", "lost": "{} crashed or hung",
     }  # fmt: skip
     for answer, titles in by_answer.items():
         if answer in said:
-            yield said[answer].format(_listed(titles))
+            yield said[answer].format(_listed(titles), right=right_one(record))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -347,7 +345,7 @@ def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
     taken = (record.get("compiled") or {}).get("taken")
     if taken:
         return (f"it takes {', '.join(taken)}, which was tried",)
-    if key.component not in _OWN_SAYING:
+    if key.component not in _OWN_SAYING or key.by == "code":
         return ()
     known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}
     told = (line for line in details(record) if line not in known and not line.startswith("warning: "))
@@ -359,7 +357,7 @@ def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         source = cell.get("source") or {}
-        place = f" ({source['file']}:{source['line']})" if source.get("file") and not _is_file_alone(cell) else ""
+        place = f" ({source['file']}:{source['line']})" if source.get("file") and not is_file_alone(cell) else ""
         groups.setdefault((f"{cell['case']}{place}", str(cell["exporter"])), []).append(cell)
     told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
     more = len(told) - MOST_CELLS
@@ -380,7 +378,7 @@ def _more(finding: Finding) -> tuple[str, ...]:
     lines = [f"conformance explain {finding.id}  (all that is known)"]
     if all(cell.get("unexplained") for cell in finding.cells):
         return tuple(lines)
-    if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open"):
+    if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open") or finding.key.by == "code":
         lines.append(f"conformance findings --fix {finding.id}  (changes with which it passes)")
         lines.append(f"conformance findings --expect {finding.id}  (declare it, until it is fixed)")
     return tuple(lines)

@@ -163,9 +163,12 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
     passes = (record.get("optimizer") or {}).get("passes")
     if component == "optimizer" and passes:
         return "pass", " and ".join(sorted(passes))
-    if component == "exporter" and record.get("own_code"):
+    if component in ("exporter", "case") and record.get("own_code"):
         return "code", ", ".join(record["own_code"])
     located = (record.get("operator") or {}).get("operator")
+    lacked = (record.get("remedy") or {}).get("lacks")
+    if lacked:
+        return "operator", str(lacked)
     if component in ("exporter", "open", "reference") and located:
         return "operator", str(located)
     place = record.get("parts_at") or {}

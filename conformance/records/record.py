@@ -234,7 +234,8 @@ class Explained:
     """of a failure of its outputs that is not declared, what explanations say of it that decide nothing: `by` which
     one, its `text`, or the `error` that it raised"""
     own_code: list[str] = field(default_factory=list)
-    """where the exporter is at fault: code of the case's own that the export used and that may be behind it"""
+    """code of the case's own that the export used and that may be behind it; `fault` is `case` where it made
+    the first wrong `operator`, else the exporter may be at fault too"""
     cause: record_types.Cause | None = None
     """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
     option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
@@ -255,8 +256,9 @@ class Explained:
     it is like, by `name`: empty, constant with its `value`, independent of the inputs, equal rows, close)"""
     remedy: record_types.Remedy | None = None
     """what to try first where a cell proves nothing, after it was tried on PyTorch: `kind` (values, draws, weights,
-    tolerance, tolerance to declare, specials, excuse, excuse of finite values, excuse untried), `yaml` to paste into
-    the case, `python` for a `file` beside it, the `parameters` that are all zero"""
+    tolerance, tolerance to declare, specials, excuse, excuse of finite values, excuse untried; or nodes, of an
+    operator of the case's own, which it `lacks`), `yaml` to paste into the case, `python` for a `file` beside it, the
+    `parameters` that are all zero"""
     hints: list[str] = field(default_factory=list)
     """what to do, by name: branch, conditioning, exclude, hollow, hollow inputs, memory, report, rounding, slow,
     specials, symbolic, translation, vacuous"""

@@ -98,7 +98,7 @@ Coverage = TypedDict("Coverage", {
     "hidden": list[Hidden], "calls": int, "places": int, "unknown": Text, "why": Text,
 }, total=False)  # fmt: skip
 Remedy = TypedDict("Remedy", {
-    "kind": Required[str], "parameters": Texts | None, "yaml": Text, "python": Text, "file": Text,
+    "kind": Required[str], "parameters": Texts | None, "yaml": Text, "python": Text, "file": Text, "lacks": Text,
 }, total=False)  # fmt: skip
 Fidelity = TypedDict(
     "Fidelity",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.records.record import FLOAT64
+from conformance.records.subject import is_of_file, right_one
 from conformance.runtimes import registry
 
 SHOWN_BEST = "the example that shows it best"
@@ -20,9 +21,9 @@ _CONCLUSIONS = {
     "rules": "so the model is wrong, whatever a runtime makes of it",
     "invalid": "so the model is no valid ONNX at these sizes",
     "unsupported": "ONNX's checker and inference of shapes accept the model, so it is {runtime} that lacks it",
-    "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
+    "kernel": "with the other value there the outputs are right, so it is {runtime}'s kernel that is wrong",
     "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
-    "either": "with the other value there, which is none of PyTorch's, the outputs are wrong too, so it is open "
+    "either": "with the other value there, which {right} does not have, the outputs are wrong too, so it is open "
     "whether the model or {runtime} is wrong",
     "shared": "what runtimes make of NaN and infinities they may share by mistake, so it is open whether the model "
     "or {runtime} is wrong",
@@ -34,8 +35,8 @@ _CONCLUSIONS = {
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
 _STAGES_OF_LOSS = {
-    "export": "the exported fp32 model against PyTorch",
-    "conversion": "the converted model against the exported one",
+    "export": "the exported fp32 model against {right}",
+    "conversion": "the converted model against the fp32 one",
     "optimizer": "ONNX Runtime's optimizer on, against off",
     "runtime": "the runtime against the model's own semantics",
 }
@@ -45,11 +46,11 @@ def asked(record: Mapping[str, Any]) -> Iterator[str]:
     """The witnesses' answers, what follows from them, and where accuracy is lost."""
     witnesses = record.get("witnesses") or []
     weak = record.get("error") == "IllConditioned"
-    yield from (_answer(witness, weak=weak) for witness in witnesses if not witness.get("config"))
+    yield from (_answer(record, witness, weak=weak) for witness in witnesses if not witness.get("config"))
     yield from conclusion(record)
     yield from guilty_passes(record.get("optimizer") or {}, record)
     yield from _smallest(record.get("smallest") or {})
-    yield from _loss(record.get("loss") or {}, SHOWN_BEST if record.get("fidelity") else None)
+    yield from _loss(record, SHOWN_BEST if record.get("fidelity") else None)
     for witness in witnesses:
         if witness.get("config"):
             yield _with_options(witness)
@@ -64,7 +65,7 @@ def conclusion(record: Mapping[str, Any]) -> Iterator[str]:
     name = record.get("conclusion")
     if name is not None:
         known = _CONCLUSIONS.get(name)  # another version's is no template
-        yield str(name) if known is None else known.format(runtime=record.get("runtime"))
+        yield str(name) if known is None else known.format(runtime=record.get("runtime"), right=right_one(record))
 
 
 _OPTIMIZERS = {
@@ -165,21 +166,23 @@ def _parting(place: Mapping[str, Any]) -> str:
     return f"at the node {name}: {said.get(place['how'], place['how'])}"
 
 
-def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
+def _answer(record: Mapping[str, Any], witness: Mapping[str, Any], *, weak: bool = False) -> str:
     """``weak``: of an example of which float64 excuses an error."""
+    right, of_file = right_one(record), is_of_file(record)
     answer, reason = witness["answer"], witness.get("reason")
     if witness["runtime"] == FLOAT64:
         if answer == "agrees":
-            return "PyTorch in float64 agrees with the runtime, against PyTorch in float32"
+            return f"{right} in float64 agrees with the runtime, against {right} in float32"
         if reason is not None:
             return f"there is no float64 form: {reason}"
-        return "the module has no float64 form, so PyTorch's own rounding is not known"
+        what, whose = ("file", "its") if of_file else ("module", "PyTorch's")
+        return f"the {what} has no float64 form, so {whose} own rounding is not known"
     if witness.get("model") == "exported":
-        return "the exported fp32 model stops there too"
+        return f"the {'' if of_file else 'exported '}fp32 model stops there too"
     said = {
-        "agrees": "agrees with PyTorch by the ordinary tolerance" if weak else "agrees with PyTorch",
-        "nearer": "is off too, but far nearer to PyTorch",
-        "strays": "gives PyTorch's values, which the nodes of the model do not say",
+        "agrees": f"agrees with {right}{' by the ordinary tolerance' if weak else ''}",
+        "nearer": f"is off too, but far nearer to {right}",
+        "strays": f"gives the values of {right}, which the nodes of the model do not say",
         "wrong": "is off by more than the ordinary tolerance too" if weak else "is wrong too",
         "otherwise": "is wrong too, with other outputs",
         "runs": "runs it, but its outputs are wrong",
@@ -241,12 +244,16 @@ def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
     yield f"  deploy on processors with VNNI, and declare the failure for the others: {declared}"
 
 
-def _loss(loss: Mapping[str, float | str], one: str | None) -> Iterator[str]:
+def _loss(record: Mapping[str, Any], one: str | None) -> Iterator[str]:
     """``one`` is what to call the example that the numbers are of, where other numbers are of all of them."""
+    loss: Mapping[str, float | str] = record.get("loss") or {}
     if loss:
         yield "loss by stage, as SQNR (higher is better)" + (f", in {one}:" if one else ":")
     for stage, value in loss.items():
-        yield f"  {stage:<10} {_sqnr(value):>9}   {_STAGES_OF_LOSS.get(stage, '')}"
+        said, name = _STAGES_OF_LOSS.get(stage, "").replace("{right}", right_one(record)), stage
+        if is_of_file(record) and stage == "export":
+            said, name = f"the fp32 model as ONNX Runtime computes it, against {right_one(record)}", "file"
+        yield f"  {name:<10} {_sqnr(value):>9}   {said}"
 
 
 def _sqnr(value: float | str) -> str:

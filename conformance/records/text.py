@@ -18,49 +18,19 @@ from conformance.records.details import number
 from conformance.records.location import located as located
 from conformance.records.sanitize import block, command_line, literal, one_line
 from conformance.records.spent import own_seconds
+from conformance.records.subject import at_fault as at_fault
+from conformance.records.subject import is_file_alone, is_of_file, right_one
 from conformance.records.testimony import SHOWN_BEST
-
-_WHO = {
-    "exporter": "the exporter",
-    "runtime": "the runtime",
-    "precision": "the conversion to this precision",
-    "reference": "PyTorch itself",
-    "case": "the case",
-    "harness": "the harness",
-}
 
 
 def failure(record: Mapping[str, Any]) -> str:
     """Say why a cell failed: what differs, the smallest example, stage and fault, where the case stands, how to
     see it again. ``record`` is ``Record.as_dict()``."""
     lines = [*_what(record), *_example(record)]
-    fault = f"; at fault: {_WHO.get(str(record['fault']), record['fault'])}" if record["fault"] else ""
-    lines.append(f"stage {record['stage']}{fault}")
+    fault = at_fault(record)
+    lines.append(f"stage {record['stage']}{f'; at fault: {fault}' if fault else ''}")
     lines += [f"  {line}" for line in details(record)]
-    if record.get("shipped"):
-        lines = [line.replace("at fault: the exporter", f"at fault: {record['shipped']}") for line in lines]
-    if record["exporter"] == "onnx" and (record.get("meaning") or not record.get("shipped")):
-        # of a file that nobody exported, what PyTorch computes is no question
-        lines = [_of_a_file(line) for line in lines]
     return _shown([*lines, *_place(record)])
-
-
-def _of_a_file(line: str) -> str:
-    """The sentence about a model that is a file, which is held against the meaning of a file."""
-    for words, instead in _INSTEAD.items():
-        line = line.replace(words, instead)
-    return line
-
-
-_INSTEAD = {
-    "at fault: the exporter": "at fault: whoever made the file that was run",
-    "at fault: PyTorch itself": "at fault: ONNX's evaluator, which others contradict, or a model that leaves it open",
-    "the exported fp32 model against PyTorch": "the fp32 model against the meaning of the case's file",
-    "PyTorch's own": "the model's own",
-    "PyTorch's": "the meaning's",
-    "PyTorch itself": "ONNX's evaluator",
-    "PyTorch": "what the case's file means",
-}
 
 
 def verdict(record: Mapping[str, Any]) -> str:
@@ -134,14 +104,16 @@ def _shown(lines: Sequence[str]) -> str:
 
 
 def _place(record: Mapping[str, Any]) -> list[str]:
-    lines = [f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"]
+    place = f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"
+    lines = [str(record["source"]["file"]) if is_file_alone(record) else place]
     if record["command"]:
         lines.append(f"reproduce: {record['command']}")
     align = align_of(record)
     if align is not None:
         lines.append(f"operator by operator: {align}")
     replay = replay_of(record)
-    return [*lines, *([f"without PyTorch: {replay}"] if replay else [])]
+    how = "again, from its bundle" if is_of_file(record) else "without PyTorch"
+    return [*lines, *([f"{how}: {replay}"] if replay else [])]
 
 
 def align_of(record: Mapping[str, Any]) -> str | None:
@@ -219,8 +191,9 @@ def element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
         return f"{place}: got index {worst['got']}, wanted index {worst['wanted']}"
     if record["error"] == "IllConditioned":
         exact = (record.get("conditioning") or {}).get("float64")
-        also = "" if exact is None else f"; PyTorch in float64 has {number(exact)}"
-        return f"{place}: got {number(worst['got'])}, PyTorch in float32 has {number(worst['wanted'])}{also}"
+        right = right_one(record)
+        also = "" if exact is None else f"; {right} in float64 has {number(exact)}"
+        return f"{place}: got {number(worst['got'])}, {right} in float32 has {number(worst['wanted'])}{also}"
     return f"{place}: got {number(worst['got'])}, wanted {number(worst['wanted'])} ({ratio} times what is allowed)"
 
 

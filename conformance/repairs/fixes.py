@@ -39,7 +39,7 @@ def proposed(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The edit that a record proposes, or that may help where a module hardly shows; None where there is none to be
     tried."""
     remedy = _AWAKE if record.get("error") == "Hollow" else record.get("remedy")
-    return remedy if remedy and remedy.get("yaml") else None
+    return remedy if remedy and remedy.get("yaml") and not remedy.get("lacks") else None  # else it is to be filled in
 
 
 def remedies(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix]:
@@ -81,7 +81,7 @@ def _float32_is_off(case: Case, record: Mapping[str, Any], trials: Trials) -> bo
 
     def sound(cell: Cell) -> bool:
         told = trials.record(cell)
-        return told["status"] != "failed" or told.get("fault") == "case"
+        return told["status"] != "failed" or (told.get("fault") == "case" and not told.get("own_code"))
 
     return all(sound(cell) for cell in plan(case) if cell.check in ("accuracy", "specials") and not cell.converted)
 
@@ -334,16 +334,21 @@ TRIED: dict[str, tuple[str, tuple[_Fixes, ...]]] = {
 """By component: what is tried, and how."""
 
 
+def _component(finding: Finding) -> str:
+    """Return the component whose ways are tried: for code of the case's own those for what an exporter has made."""
+    return "exporter" if finding.key.by == "code" else finding.key.component
+
+
 def fixes(finding: Finding, case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix]:
     """The changes to a case with which the cell of a record passes, which is one of the finding."""
-    _, tried = TRIED.get(finding.key.component, ("", ()))
+    _, tried = TRIED.get(_component(finding), ("", ()))
     for of in tried:
         yield from of(case, record, trials)
 
 
 def tried(finding: Finding) -> str | None:
     """Return what is tried for a finding, in words; None where there is nothing to try."""
-    component = finding.key.component
+    component = _component(finding)
     if component == "case" and proposed(finding.cells[0]) is None:
         return None
     return TRIED[component][0] if component in TRIED else None

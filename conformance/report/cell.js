@@ -257,7 +257,7 @@ function whichSection(row) {
     ["case", at("case", row)], ["declared at", source.file ? `${source.file}${source.line ? `:${source.line}` : ""}` : null],
     ["check", at("check", row)], ["exporter", at("exporter", row)], ["opset", String(at("opset", row))],
     ["runtime", at("runtime", row)], ["precision", at("precision", row)], ["stage", at("stage", row)], ["error", at("error", row)],
-    ["at fault", at("fault", row)], ["ended by", at("signal", row)],
+    ["at fault", at("who", row)], ["ended by", at("signal", row)],
     ...counts.filter(([, name], index) => !index || at(name, row)).map(([words, name]) => [words, String(at(name, row))]),
     ["ran on", at("worker", row) ? `${at("worker", row).name} on ${at("worker", row).host}` : null],
     ["taken over", at("reused", row) ? "from an earlier run" : null],

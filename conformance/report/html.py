@@ -161,7 +161,7 @@ Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 FIELDS = (
     *(item.name for item in dataclasses.fields(Record) if item.name not in ("fingerprint", "depends", "again")),
-    "details", "replay", "words",
+    "details", "replay", "who", "words",
 )  # fmt: skip
 """The fields of each record that the page has. It lacks what it is not to be run again for, which
 ``conformance explain`` reads."""
@@ -218,7 +218,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         first=[_headline(finding, past) for finding in found[:MOST_FIRST]],
         findings=text.found(len(found), len(failures(rows))),
         red=len(failures(rows)),
-        faults=Counter(str(row["fault"] or "not known") for row in failures(rows)).most_common(),
+        faults=Counter(text.at_fault(row) or "not known" for row in failures(rows)).most_common(),
         skipped=[(reason, len(same)) for reason, same in by_reason(skipped).items()],
         changes=_by_kind(changed),
         compared=len(changed),
@@ -312,8 +312,9 @@ def _plain(value: Any) -> str:
 
 def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
     told = [
-        {**row, "words": verdict(row), "details": details(row), "latency": _latency(row["latency"]),
-         "command": row["command"] and literal(row["command"]), "replay": text.replay_of(row)}
+        {**row, "words": verdict(row), "who": text.at_fault(row), "details": details(row),
+         "latency": _latency(row["latency"]), "command": row["command"] and literal(row["command"]),
+         "replay": text.replay_of(row)}
         for row in rows
     ]  # fmt: skip
     return {

@@ -38,7 +38,7 @@ function fillRow(slot, index) {
     parts.link.textContent = clipped(at("id", row), LEFT_OUT);
     parts.link.setAttribute("href", linkTo(row));
     parts.ratio.textContent = ratioText(ratioOf(row));
-    parts.fault.textContent = clipped(at("fault", row) || "", 40);
+    parts.fault.textContent = clipped(at("who", row) || "", 40);
     const changes = CHANGES.get(row);
     const told = at("reason", row) || (changes ? `${changes[0].kind} ${changes[0].text}` : "");
     parts.reason.textContent = clipped(told, LEFT_OUT);

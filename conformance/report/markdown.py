@@ -119,7 +119,7 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for row in red[:most]:
         why = row["reason"] or row["error"]
-        cells = [code(row["id"]), code(row["fault"]), code(row["stage"]), code(why), code(place(row))]
+        cells = [code(row["id"]), code(text.at_fault(row)), code(row["stage"]), code(why), code(place(row))]
         yield f"| {' | '.join(cells)} |"
     if len(red) > most:
         yield ""

@@ -17,7 +17,7 @@ def verdict(row: Row) -> str:
     if status == "skipped":
         return f"not run: {row['reason']}"
     if status == "xfailed":
-        fault = f"; at fault: {row['fault']}" if row["fault"] else ""
+        fault = f"; at fault: {who}" if (who := text.at_fault(row)) else ""
         return "\n".join(
             [f"failed as declared: {row['reason']}", f"stage {row['stage']}{fault}", *_indent(row), place(row)]
         )

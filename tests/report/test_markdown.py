@@ -24,7 +24,7 @@ def test_the_summary_names_failures_with_fault_and_place():
     found = summary(HEADER, [record("sound"), failed(), record("skipped", status="skipped", reason="no GPU")])
     (row,) = (line for line in found.splitlines() if line.startswith("| `accuracy"))
     assert row.split(" | ") == [
-        "| `accuracy[asinh-dynamo-op20-onnxruntime-fp32]`", "`runtime`", "`compare`",
+        "| `accuracy[asinh-dynamo-op20-onnxruntime-fp32]`", "`the runtime`", "`compare`",
         "`3 of 24 elements of output 0 differ`", "`cases/asinh.yaml:7` |",
     ]  # fmt: skip
     assert found.startswith("### ❌ Conformance: 3 cells: 1 failed, 1 skipped, 1 passed")

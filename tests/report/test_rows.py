@@ -40,7 +40,7 @@ def test_each_status_has_words_of_its_own():
         "passed: 24 examples verified; 2 too ill-conditioned to judge; 7 values excused, as float32 itself is off "
         "there; the largest error is 0.18 of what is allowed"
     )
-    assert declared.startswith("failed as declared: opset 9 lacks it\nstage run; at fault: exporter\n  found: x")
+    assert declared.startswith("failed as declared: opset 9 lacks it\nstage run; at fault: the exporter\n  found: x")
     assert skipped == "not run: tensorrt is not installed"
     assert "7 values excused, as the conversion is off there" in converted
     assert "the largest error is inf" in infinite

@@ -1,0 +1,72 @@
+"""Name what a record is about, who says what is right of it, and who is at fault, as sentences do.
+
+A case has a module, which PyTorch computes, or an ONNX file, of which nobody here knows how it was exported. A file
+that is checked by itself has no case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_WHO = {
+    "exporter": "the exporter",
+    "runtime": "the runtime",
+    "precision": "the conversion to this precision",
+    "reference": "PyTorch itself",
+    "case": "the case",
+    "harness": "the harness",
+}
+
+
+def is_of_file(record: Mapping[str, Any]) -> bool:
+    """Return whether a file says what is right, with no PyTorch beside it; of records that do not say, whether the
+    model is a file."""
+    return bool(record.get("meaning")) or (record.get("exporter") == "onnx" and not record.get("shipped"))
+
+
+def is_file_alone(record: Mapping[str, Any]) -> bool:
+    """Return whether a model was checked for which nobody has written a case."""
+    return str((record.get("source") or {}).get("file")).endswith(".onnx")
+
+
+def right_one(record: Mapping[str, Any]) -> str:
+    """Return what sentences call that which says what is right: where two files are compared, the one by its name."""
+    if not is_of_file(record):
+        return "PyTorch"
+    return str(record["meaning"]) if record.get("meaning") and record.get("shipped") else "the file"
+
+
+def is_of_own_code(record: Mapping[str, Any]) -> bool:
+    """Return whether code of the case's own is known to have made what is wrong: that of the first wrong operator,
+    which no pass of the exporter's has changed since."""
+    located = record.get("operator") or {}
+    names = {located.get("operator"), located.get("within")} - {None}
+    if located.get("stage") == "optimizer":
+        return False
+    return any({*_called(text)} & names for text in record.get("own_code") or ())
+
+
+def _called(own: str) -> tuple[str, str]:
+    """Return what an operator may be called whose export is this code: ``aten.sub`` of ``f for aten::sub.Tensor``."""
+    function, _, operator = own.partition(" for ")
+    space, _, name = (operator or function).rpartition("::")
+    return function.partition(" at ")[0], f"{space}.{name.partition('.')[0]}" if space else name
+
+
+def at_fault(record: Mapping[str, Any]) -> str:
+    """Return who is at fault in words; empty where nobody is known to be."""
+    fault = record.get("fault")
+    if fault == "exporter" and record.get("shipped"):
+        return str(record["shipped"])
+    if fault == "exporter" and record.get("own_code"):  # of which it is not known to be that code
+        return f"the exporter, or the case's own {', '.join(record['own_code'])}"
+    if is_of_file(record):
+        of_file = {
+            "exporter": "whoever made the file",
+            "reference": "ONNX's evaluator, which others contradict, or a model that leaves it open",
+            **({"case": "the file, or the values that it is given"} if is_file_alone(record) else {}),
+        }
+        if fault in of_file:
+            return of_file[str(fault)]
+    return _WHO.get(str(fault), str(fault)) if fault else ""
