@@ -115,8 +115,8 @@ def test_a_range_ends_where_a_number_is_refused_and_moves_with_the_dims(takes, f
     ("x.sum() * ids", "int8[e]", -128, 127),
 ])  # fmt: skip
 def test_whole_numbers_are_those_that_the_module_takes(tmp_path, body, kind, low, high):
-    (tmp_path / "numbers.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
-    found, _ = draft(tmp_path, "numbers.Own", {"x": "float32[n, k]", "ids": kind})
+    (tmp_path / "whole.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
+    found, _ = draft(tmp_path, "whole.Own", {"x": "float32[n, k]", "ids": kind})
     values = next(guess for guess in guesses_in(found.inputs) if guess.type == kind).values
     assert values == {"integers": {"low": low, "high": high}}
 
@@ -126,9 +126,9 @@ def test_values_may_be_said_and_are_asked_for_where_no_range_is_taken(tmp_path):
     found, text = draft(tmp_path, "torch.nn.Embedding", {"input": values}, num_embeddings=9, embedding_dim=5)
     assert "choice: [3, 5]" in text and list(found.dims) == ["batch"]
     body = "x[: ids.max() // 2] * torch.linalg.cholesky(torch.diff(ids.double()).diag())"
-    (tmp_path / "numbers.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
+    (tmp_path / "whole.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
     with pytest.raises(Stopped, match="say"):
-        draft(tmp_path, "numbers.Own", {"x": "float32[n, k]", "ids": NODES})
+        draft(tmp_path, "whole.Own", {"x": "float32[n, k]", "ids": NODES})
     with pytest.raises(Stopped, match="low 4 is above high 3"):
         draft(tmp_path, "torch.nn.ReLU", {"input": "{type: int64[n], values: {integers: {low: 4, high: 3}}}"})
 

@@ -50,7 +50,8 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     record.output = [*said[-4:], *(own or stack)[:4]]
     limit = None if death.error in (*_NO_CRASH, *_SENT) else limit_of_shell()
     if limit is not None:  # libraries end a process that gets no memory in ways of their own
-        record.error, record.reason, record.hints = "OutOfMemory", f"{limit} ({text})", ["memory"]
+        record.error, record.reason = "OutOfMemory", f"{limit} ({text})"
+        note_details(record, {"hints": ["memory"]})
         note(record, Shows("no memory"))
         return
     if death.error not in (*_NO_CRASH, *_SENT) and _in_the_harness(lines):

@@ -42,7 +42,7 @@ def ends(progress: Progress, number: int) -> int:
 
 
 def crashes(progress: Progress, number: int) -> int:
-    os.kill(os.getpid(), signal.SIGSEGV)
+    signal.raise_signal(signal.SIGSEGV)  # another call may have patched os.getpid
     return number
 
 
