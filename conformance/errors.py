@@ -198,7 +198,7 @@ def trouble_of_host(error: BaseException) -> str | None:
 
 
 _NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc", "failed to map segment")
-"""What the allocators of torch, of the operating system and of C++ say, and the loader of libraries."""
+"""Texts of the allocators of torch, of the operating system and of C++, and of the loader of libraries."""
 
 
 def lacks_memory(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from conformance.errors import attempt
 from conformance.runtimes.unsupported import sentence
 
 STEPS = (1, 2, 4, 8, 16, 32)
-"""How much larger dims are tried, besides twice as large: an image may have to be a multiple of 32."""
+"""Steps by which larger dims are tried, besides twice as large: an image may have to be a multiple of 32."""
 SIZES = (1, 2, 3, 4, 8)
 """The sizes that a dim is tried at which runs at one alone, besides those beside it, its half and its double."""
 POWERS = (1, 2, 4, 8, 16, 32, 64)
@@ -32,7 +32,7 @@ class Trials:
         self._dims, self._run, self._deadline = dims, run, deadline
         self._seen: dict[tuple[tuple[str, int], ...], str | None] = {}
         self.last = ""
-        """What the latest failure said."""
+        """The text of the latest failure."""
 
     def __call__(self, wish: Mapping[str, int]) -> bool:
         """Return whether the model runs."""
@@ -115,9 +115,9 @@ class Narrow:
     stopped: tuple[int, ...]
     """The sizes at which the model stops, all else being the same."""
     reason: str
-    """What is said of one of them: by ONNX's evaluator where it was asked, else by ONNX Runtime."""
+    """The text of the error at one of them: of ONNX's evaluator where it was asked, else of ONNX Runtime."""
     proven: bool
-    """Whether ONNX's evaluator stops too, and no other dim and no value of an input can be the reason."""
+    """True where ONNX's evaluator stops too, and no other dim and no value of an input can be the reason."""
 
     def as_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "text": str(self)}

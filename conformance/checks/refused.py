@@ -149,7 +149,7 @@ _NO_TRANSLATION = re.compile(r"No ONNX function found|No decompositions register
 
 
 _NAMED = re.compile(r"unrecognized namespace (\w+)::(\w+)|No ONNX function found for <OpOverload\(op='(\w+)\.(\w+)'")
-"""How an exporter names an operator for which it has no nodes."""
+"""The forms in which an exporter names an operator for which it has no nodes."""
 _OF_EXPORTERS = {"aten", "prim", "prims", "quantized", "quantized_decomposed", "torchvision"}
 """Namespaces of torch and torchvision: what is missing of them an exporter may be asked for."""
 

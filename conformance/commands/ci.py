@@ -22,7 +22,7 @@ from conformance.records.sanitize import one_line, tell
 _RAN = (0, 1, 5)
 """Exit codes of a run that left records, if it had any cells; all others are about options, or a run broken off."""
 FAILING = Path(".conformance/failing")
-"""Where failing examples lie, with scripts and texts to report, which ``action.yml`` and the template keep too."""
+"""The folder of failing examples, with scripts and texts to report; ``action.yml`` and the template keep it."""
 _MODEL = "fp16"
 """The precision in which a model without a case is run besides its own."""
 

@@ -26,7 +26,7 @@ WITNESSES = tuple(
 """Runtimes that are asked too where they are installed."""
 
 RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")
-"""What may run a file; ONNX's evaluator says what is right."""
+"""The runtimes that may run a file; ONNX's evaluator says what is right."""
 
 
 def _runtimes(text: str | None) -> list[str]:

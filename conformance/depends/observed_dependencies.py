@@ -66,8 +66,10 @@ class Observed:
 
     @property
     def lasts(self) -> bool:
-        """Whether a result that depends on all this may be kept: nothing of it is another at each run, and nothing
-        was changed while it was used."""
+        """Return whether a result that depends on all this may be kept.
+
+        Nothing of it is another at each run, and nothing was changed while it was used.
+        """
         return not self.fleeting and CHANGED not in {*self.files.values(), *self.folders.values()}
 
     def as_dict(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class _Dims:
 
     given: Mapping[str, tuple[int, ...]]
     open: int
-    """How many of the first axes may be dims, as is tried later, where their size was the same in all calls."""
+    """The number of first axes that may be dims, as is tried later, if their size was the same in all calls."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The size of each dim in the first call."""
     _names: dict[Any, str] = field(default_factory=dict)

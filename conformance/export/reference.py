@@ -27,7 +27,7 @@ class Reference(ABC):
     """Computes what is right; used inside ``Folder.active()``."""
 
     who = "PyTorch"
-    """What sentences call it."""
+    """The name of the reference in sentences: PyTorch, or the file."""
     module: Any
     """The module of a case that has one."""
     passing: Passing

@@ -21,7 +21,7 @@ _SENT = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 """Signals that come from elsewhere: from a supervisor, or from the kernel for want of memory."""
 _NO_CRASH = ("Timeout", "OutOfMemory")
 ENDED = "the process ended at stage"
-"""How the reason of a cell begins whose process ended."""
+"""The beginning of the reason of a cell whose process ended."""
 _UNEXPLAINED = "looking for the smallest example and for who is at fault ended before it was done"
 _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 """How the lines begin that ``faulthandler`` and multiprocessing write of a process that ends."""

@@ -28,7 +28,7 @@ SCHEMA = 1
 LINES, WHOLE, CHANGES = "records.jsonl", "run.json", "changes.json"
 """A line for each record as it comes; all records, at the end; and what changed since a baseline."""
 PAGE, JUNIT = "report.html", "junit.xml"
-"""What ``conformance ci`` makes of a run, beside it."""
+"""The files that ``conformance ci`` makes of a run, beside it."""
 
 
 class RunWriter:
