@@ -22,7 +22,7 @@ _ROOM = len("/xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx")
 _LONGEST = 107
 """Bytes of the path of a socket, as multiprocessing makes one below a temporary folder."""
 _SHORT = ("/tmp", "/var/tmp", "/dev/shm")
-"""The folder of sockets if that of temporary files has too long a path."""
+"""Folders that are tried for sockets where that of temporary files has too long a path."""
 
 
 class _Run:
