@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from conformance import __version__
-from conformance.errors import UserError
+from conformance.errors import UserError, lacks_memory, limit_of_shell
 from conformance.records.sanitize import block, visible
 
 
@@ -157,7 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UserError, OSError) as error:
         print(block(f"conformance {given.command}: {_sentence(error)}"), file=sys.stderr)
         return 2
-    except Exception:  # a mistake of ours; its traceback is printed
+    except Exception as error:  # a mistake of ours; its traceback is printed
+        if lacks_memory(error):
+            why = limit_of_shell() or "this host has no memory left: end other processes, or try smaller sizes"
+            print(f"conformance {given.command}: {why}", file=sys.stderr)
+            return 2
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
         text = "this is a mistake in the harness; please report it with the lines above"
         print(f"conformance {given.command}: {text}", file=sys.stderr)

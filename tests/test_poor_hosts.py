@@ -1,18 +1,22 @@
 """Hosts and folders that get in the way: each run works, or says in a sentence what to do."""
 
+import os
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
+from conformance import cli
 from conformance.errors import Stopped
 from conformance.records.death import note_death
 from conformance.records.explanation import fail
 from conformance.worker import memory
-from conformance.worker.isolation import Death
+from conformance.worker.isolation import Death, Worker
 from tests.kit.cases import write_case
+from tests.kit.models import model_of
 from tests.kit.runs import ROOT, clean_environment, run_suite
 
 FILE_CASE = 'forward: x + 1\ninputs: {x: "float32[2]"}'
@@ -82,6 +86,64 @@ def test_each_cell_is_run_once_whatever_others_make_of_the_tests(tmp_path, items
     )
     assert done.code == 0 and len(done.records) == cells, done.text
     assert ("collected more than once and run once: look at pytest_collection_modifyitems" in done.text) == told
+
+
+READ_ONLY = """
+import errno, os, sys
+
+HOME = {folder!r}
+CHANGES = {{"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.utime", "os.link", "os.symlink"}}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def refuse(event, given):
+    if event in CHANGES or event == "open" and (given[2] or 0) & WRITES:
+        for path in given[: 1 if event == "open" else 2]:
+            if isinstance(path, (str, bytes)) and os.path.abspath(os.fsdecode(path)).startswith(HOME):
+                raise OSError(errno.EROFS, "Read-only file system", path)
+
+
+sys.addaudithook(refuse)
+"""
+"""A folder that no Python process can write to; ``chmod`` keeps nothing from the user ``root``."""
+
+
+def check_file(folder: Path, name: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """What ``conformance check`` says of a sound file in a folder, with a variable that is None taken away."""
+    (folder / "work").mkdir()
+    onnx.save(model_of("g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"), str(folder / "work" / name))
+    known = {**clean_environment(), "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", COMMAND, "check", name, "--runtime", "onnxruntime", "--precision", "fp32"],
+        env={key: text for key, text in known.items() if text is not None}, cwd=folder / "work", text=True,
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name, environment", [
+    ("net.onnx", {"HOME": None}), ("net.onnx", {"HOME": "/proc/nowhere"}),
+    ("größe.onnx", {"LANG": "C", "LC_ALL": "C"}),
+], ids=["no home", "a home that cannot be", "C"])  # fmt: skip
+def test_a_file_is_checked_on_a_host_without_a_home_and_a_locale(tmp_path, name, environment):
+    done = check_file(tmp_path, name, **environment)
+    assert done.returncode == 0 and "right: onnxruntime in fp32" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_file_is_checked_in_a_folder_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(READ_ONLY.format(folder=str(tmp_path / "work")), encoding="utf-8")
+    done = check_file(tmp_path, "net.onnx")
+    assert done.returncode == 0 and "right: onnxruntime in fp32" in done.stdout, done.stdout + done.stderr
+    assert [file.name for file in (tmp_path / "work").iterdir()] == ["net.onnx"]
+
+
+def test_a_command_that_lacks_memory_says_what_to_type(low_limit, monkeypatch, capsys, tmp_path):
+    def lacks(*words: object, **more: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Worker, "call", lacks)
+    onnx.save(model_of("g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"), str(tmp_path / "net.onnx"))
+    assert cli.main(["check", str(tmp_path / "net.onnx"), "--store", str(tmp_path / "store")]) == 2
+    assert capsys.readouterr().err == f"conformance check: {ADVICE}, and run this again\n"
 
 
 LONG = "l" * 120

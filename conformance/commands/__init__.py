@@ -81,11 +81,16 @@ def ask(worker: Worker, question: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _or_refused(progress: object, question: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The answer, or a UserError in place of Stopped, which cannot be sent to the parent process."""
+    """The answer, or a UserError in place of Stopped, which cannot be sent to the parent process, and of an exit from
+    inside the user's own code, which would end this one without its place."""
     try:
         return question(*arguments)
     except Stopped as stop:
         return UserError(stop.reason)
+    except SystemExit as error:
+        from conformance.case.python import describe
+
+        return UserError(f"this ends the process: {describe(error, Path.cwd())}")
 
 
 def width() -> int:
