@@ -31,7 +31,7 @@ class Need:
     install: str
 
 
-EVERYWHERE = ("bash", "cat", "cp", "sh", "sleep", "true")
+EVERYWHERE = ("bash", "cat", "cp", "mkdir", "sh", "sleep", "touch", "true")
 """What tests start without a word, as a Linux without these is none on which Python's own ``venv`` is used."""
 
 NEEDS = {

@@ -1,5 +1,7 @@
 """Fixtures that the tests of planted defects share."""
 
+import faulthandler
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,23 @@ checkout too: with ``--isolation none``, what torch warns of would then decide o
 """
 
 
+LONGEST = 900.0
+"""Seconds after which a test is taken to hang: the longest takes a minute on a host with nothing else to do."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(needs)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End the process of a test that hangs. xdist names the test and goes on; alone and with ``-s``, its lines are seen."""
+    seconds = LONGEST * (8 if item.get_closest_marker("thorough") else 1)
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
