@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """End the process of a test that hangs. xdist names the test and goes on; alone and with ``-s``, its lines are seen."""
+    """End the process of a test that hangs: xdist names it and goes on; alone and with ``-s``, its lines are seen."""
     seconds = LONGEST * (8 if item.get_closest_marker("thorough") else 1)
     faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
     try:
