@@ -9,6 +9,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from conformance.runtimes import telemetry  # noqa: F401  # before a test imports onnxruntime
 from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker, prepare_process
 from tests.kit import needs

@@ -108,15 +108,18 @@ sys.addaudithook(refuse)
 """A folder that no Python process can write to; ``chmod`` keeps nothing from the user ``root``."""
 
 
-def check_file(folder: Path, name: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    """What ``conformance check`` says of a sound file in a folder, with a variable that is None taken away."""
+CHECK = ("check", "net.onnx", "--runtime", "onnxruntime", "--precision", "fp32")
+
+
+def run_in(folder: Path, *words: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """What a command says in a folder with a sound file ``net.onnx``; a variable that is None is taken away."""
     (folder / "work").mkdir()
-    onnx.save(model_of("g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"), str(folder / "work" / name))
+    model = model_of("g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }")
+    onnx.save(model, str(folder / "work" / next((word for word in words if word.endswith(".onnx")), "net.onnx")))
     known = {**clean_environment(), "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), **environment}
     return subprocess.run(
-        [sys.executable, "-c", COMMAND, "check", name, "--runtime", "onnxruntime", "--precision", "fp32"],
-        env={key: text for key, text in known.items() if text is not None}, cwd=folder / "work", text=True,
-        capture_output=True, timeout=300, check=False,
+        [sys.executable, "-c", COMMAND, *words], cwd=folder / "work", text=True, capture_output=True, timeout=300,
+        env={key: text for key, text in known.items() if text is not None}, check=False,
     )  # fmt: skip
 
 
@@ -125,15 +128,28 @@ def check_file(folder: Path, name: str, **environment: str | None) -> subprocess
     ("größe.onnx", {"LANG": "C", "LC_ALL": "C"}),
 ], ids=["no home", "a home that cannot be", "C"])  # fmt: skip
 def test_a_file_is_checked_on_a_host_without_a_home_and_a_locale(tmp_path, name, environment):
-    done = check_file(tmp_path, name, **environment)
+    done = run_in(tmp_path, "check", name, *CHECK[2:], **environment)
     assert done.returncode == 0 and "right: onnxruntime in fp32" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_file_is_checked_in_a_folder_that_cannot_be_written_to(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(READ_ONLY.format(folder=str(tmp_path / "work")), encoding="utf-8")
-    done = check_file(tmp_path, "net.onnx")
+    done = run_in(tmp_path, *CHECK)
     assert done.returncode == 0 and "right: onnxruntime in fp32" in done.stdout, done.stdout + done.stderr
     assert [file.name for file in (tmp_path / "work").iterdir()] == ["net.onnx"]
+
+
+RUN = ("run", "../cases", "--store", "store", "-k", "onnxruntime and fp32 and op17")
+
+
+@pytest.mark.parametrize("words", [CHECK, RUN, (*RUN, "--isolation", "none")], ids=["check", "run", "not isolated"])
+def test_a_runtime_writes_nothing_into_the_home_and_tells_its_makers_nothing(tmp_path, words):
+    """As ONNX Runtime does where it is not told otherwise, and no variable says that this is CI."""
+    write_case(tmp_path / "cases", FILE_CASE)
+    home = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": None}
+    done = run_in(tmp_path, *words, **home, CI=None, ORT_DISABLE_TELEMETRY=None)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [*(tmp_path / "home").rglob("*")]
 
 
 def test_a_command_that_lacks_memory_says_what_to_type(low_limit, monkeypatch, capsys, tmp_path):

@@ -16,6 +16,7 @@ from conformance.arrays import Array
 from conformance.disk.onnx_models import is_large, on_disk
 from conformance.errors import Unavailable, did_you_mean
 from conformance.onnxgraph.reads import inside
+from conformance.runtimes import telemetry  # noqa: F401
 from conformance.runtimes.inferred import infer
 from conformance.runtimes.plugin_providers import devices
 from conformance.runtimes.sequences import tensors

@@ -15,10 +15,10 @@ _TRY = """
 import sys
 import numpy
 from onnx import TensorProto, helper
-import onnxruntime
 from conformance.errors import Unavailable
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.runtimes.plugin_providers import devices
+import onnxruntime
 provider = sys.argv[1]
 known = onnxruntime.get_available_providers()
 try:

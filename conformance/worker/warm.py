@@ -18,9 +18,15 @@ from conformance.errors import attempt, or_else
 from conformance.worker import uses
 from conformance.worker.isolation import Worker
 
-MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.preload_checks")
+MODULES = (
+    "torch", "onnx", "torch.onnx", "conformance.runtimes.telemetry", "onnxruntime", "hypothesis",
+    "conformance.checks.preload_checks",
+)  # fmt: skip
 """What ``preload`` imports, once for all workers."""
-FOR_FILES = ("onnx", "onnx.reference", "onnxruntime", "hypothesis", "conformance.checks.run_cell")
+FOR_FILES = (
+    "onnx", "onnx.reference", "conformance.runtimes.telemetry", "onnxruntime", "hypothesis",
+    "conformance.checks.run_cell",
+)  # fmt: skip
 """What ``preload_files`` imports: all that cells of ONNX files need."""
 FOR_DYNAMO = (
     "torch._dynamo", "torch.export._trace", "torch.onnx._internal.exporter._compat",
@@ -54,6 +60,7 @@ def prepare_process() -> None:
 
 def prepare_for_files() -> None:
     """Prepare a process for cells of ONNX files, which need no torch: importing it takes most of a short check."""
+    importlib.import_module("conformance.runtimes.telemetry")
     uses.begin()
     uses.watch_libraries()
 
