@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.disk import DEFAULT_STORE
-from conformance.errors import Stopped, UserError
+from conformance.errors import Stopped, UserError, summarize
 from conformance.option_types import seconds
 
 if TYPE_CHECKING:
@@ -88,9 +89,9 @@ def _or_refused(progress: object, question: Callable[..., Any], arguments: tuple
     except Stopped as stop:
         return UserError(stop.reason)
     except SystemExit as error:
-        from conformance.case.python import describe
-
-        return UserError(f"this ends the process: {describe(error, Path.cwd())}")
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        return UserError(f"this ends the process: {summarize(error)} ({place})")
 
 
 def width() -> int:
