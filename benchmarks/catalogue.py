@@ -3,7 +3,7 @@ and the runtime once on each example, with nothing looked at.
 
 The suite runs with two workers and a new store, without budgets of time, then once more with that store. The bare
 work runs twice at the same time, each time over every other case, so that both sides have two processes on the same
-host. The seconds of each case are written beside the cases (``plan.order``), for whoever runs them for the first
+host. The seconds of each case are written beside the cases (``case.plan.order``), for whoever runs them for the first
 time. It leaves out cells that were skipped or ended their process. It exports with torch.onnx as the harness finds it
 (``CONFORMANCE_DYNAMO_CACHE=0``), converts with ONNX Runtime's own calibrators, and draws its values with the harness.
 """
@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row
-from conformance.baseline import repeated, seconds_of, shard
-from conformance.case.python import Folder
-from conformance.case.words import base_of
-from conformance.plan.catalogue import Selection, read_suite
-from conformance.plan.cell import Cell
-from conformance.plan.order import FILE
-from conformance.records.environment import environment
-from conformance.records.spent import own_seconds
+from conformance.case.files.python import Folder
+from conformance.case.plan.catalogue import Selection, read_suite
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.order import FILE
+from conformance.results.baseline import repeated, seconds_of, shard
+from conformance.results.records.environment import environment
+from conformance.results.records.spent import own_seconds
+from conformance.results.records.words import base_of
 
 SHIPPED = Path(__file__).parent.parent / "cases"
 QUICK = SHIPPED / "layer_norm"
@@ -187,8 +187,8 @@ class Bare:
 
     def case(self, cells: Sequence[Cell]) -> None:
         """All cells of a case."""
-        from conformance.checks.prepared import Prepared, reference_of
-        from conformance.draw.draw import Maker
+        from conformance.case.draw.draw import Maker
+        from conformance.models.prepared import Prepared, reference_of
 
         case = cells[0].case
         with Folder.of(case.folder).active() as folder:
@@ -203,7 +203,7 @@ class Bare:
                     self._model(prepared, sharing)
 
     def _model(self, prepared: Any, cells: Sequence[Cell]) -> None:
-        from conformance.export.exporters import export
+        from conformance.models.exporters.exporters import export
 
         cell = cells[0]
         with self._timed("export"):
@@ -240,8 +240,8 @@ class Bare:
         return result
 
     def _examples(self, prepared: Any, cell: Cell, model: Path) -> None:
-        from conformance.checks.draws import Draws
-        from conformance.plan.settings import Settings
+        from conformance.case.plan.settings import Settings
+        from conformance.judge.draws import Draws
         from conformance.runtimes import opener
 
         record = self._records[cell.id]
@@ -287,7 +287,7 @@ def main() -> None:
     parser.add_argument("report", type=Path)
     parser.add_argument("number", type=int)
     given = parser.parse_args()
-    from conformance.worker.warm import prepare_process
+    from conformance.process.worker.warm import prepare_process
 
     warnings.simplefilter("ignore")
     prepare_process()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.common import HEAD, Row
 from benchmarks.planted import ROOT
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 from tests.cluster.support import dask_workers, loopback
 
 PAGE = ROOT / "docs" / "evidence" / "cluster.md"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from conformance.records.death import ENDED
-from conformance.records.environment import environment
+from conformance.results.records.death import ENDED
+from conformance.results.records.environment import environment
 
 
 @dataclass(frozen=True)

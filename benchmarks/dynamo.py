@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.common import Row, in_turn, interleaved, seconds_of
-from conformance.export import dynamo_cache
-from conformance.worker.warm import prepare_process
+from conformance.models.exporters import dynamo_cache
+from conformance.process.worker.warm import prepare_process
 
 OPSETS = (18, 20, 23)
 EXPORTS = 3  # in a row, in one measurement of the cache
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    importlib.import_module("conformance.worker.preload")  # this and the next line: as in a worker
+    importlib.import_module("conformance.process.worker.preload")  # this and the next line: as in a worker
     prepare_process()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Row, in_turn, seconds_of
-from conformance.case.case_file import load
-from conformance.checks.runner import Runner
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.worker.warm import new_worker
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.warm import new_worker
 
 CASE = """
 softsign:

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from benchmarks.common import Row
 from benchmarks.spoil import Spoiler
-from conformance.depends.fingerprint import Fingerprints
-from conformance.depends.inventory import named, said, said_of
-from conformance.draw.draw import Draw, about
-from conformance.draw.shapes import boundary_sizes, drawn_shapes, related_sizes, shrink, trace_sizes
-from conformance.errors import Problem
-from conformance.plan.catalogue import Selection, read_suite
-from conformance.plan.cell import Cell
-from conformance.plan.expected import apart, declared, expectations, on_host
+from conformance.case.draw.draw import Draw, about
+from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, related_sizes, shrink, trace_sizes
+from conformance.case.plan.catalogue import Selection, read_suite
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.expected import apart, declared, expectations, on_host
+from conformance.models.kept.fingerprint import Fingerprints
+from conformance.models.kept.inventory import named, said, said_of
+from conformance.process.errors import Problem
 
 SLOWEST = 10.0
 """Seconds that a spoiled file of a few KiB may take; nearly all take a hundredth of one."""

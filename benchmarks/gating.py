@@ -18,10 +18,10 @@ from typing import Any
 
 from benchmarks import browser
 from benchmarks.common import Row, seconds_of
-from conformance.depends.changed import changed_since
-from conformance.plan.catalogue import Selection, read_suite
-from conformance.records.run_file import read_lines, read_run
-from conformance.report.html import page
+from conformance.case.plan.catalogue import Selection, read_suite
+from conformance.models.kept.changed import changed_since
+from conformance.results.records.run_file import read_lines, read_run
+from conformance.results.report.html import page
 
 CASE = """
 op{n}:

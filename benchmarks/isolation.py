@@ -12,11 +12,11 @@ from typing import Any
 
 from benchmarks.common import Row, Spread, in_turn, interleaved, run_python
 from benchmarks.examples import small_cell
-from conformance.checks.runner import Runner
-from conformance.plan.settings import Settings
-from conformance.worker.state import numeric_settings
-from conformance.worker.state.fence import Fence
-from conformance.worker.warm import MODULES, new_worker
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.state import numeric_settings
+from conformance.process.worker.state.fence import Fence
+from conformance.process.worker.warm import MODULES, new_worker
 
 FENCE_SECONDS = 1e-3
 """What looking at a process after a cell may take."""
@@ -24,7 +24,7 @@ START = """
 import time
 start = time.perf_counter()
 from benchmarks.isolation import nothing
-from conformance.worker.warm import new_worker
+from conformance.process.worker.warm import new_worker
 with new_worker() as worker:
     worker.call(nothing, timeout=60)
     print(time.perf_counter() - start)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.common import HEAD, Row
-from conformance.case.time_budget import parse
-from conformance.latency.measure_latency import decide, interleave
-from conformance.latency.statistics import ratio_interval, signed_rank_interval
+from conformance.case.files.time_budget import parse
+from conformance.judge.latency.measure_latency import decide, interleave
+from conformance.judge.latency.statistics import ratio_interval, signed_rank_interval
 
 LIMIT = 1.10
 ROUNDS = 20

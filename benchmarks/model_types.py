@@ -19,18 +19,18 @@ from pathlib import Path
 
 from benchmarks.common import HEAD, Row, process_ended
 from benchmarks.planted import ROOT
-from conformance.case.case_file import load
-from conformance.checks.runner import Runner
-from conformance.commands import ask
-from conformance.draft.case_text import as_text
-from conformance.draft.drafting import Draft, Request
-from conformance.draft.tiny import draft_tiny, numbers_of, weights
-from conformance.errors import UserError, works
-from conformance.plan.catalogue import plan
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.extras.draft.case_text import as_text
+from conformance.extras.draft.drafting import Draft, Request
+from conformance.extras.draft.tiny import draft_tiny, numbers_of, weights
+from conformance.front.commands import ask
+from conformance.process.errors import UserError, works
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.warm import new_worker
+from conformance.results.records.record import Record
 
 PAGE = ROOT / "docs" / "evidence" / "model-types.md"
 RESULTS = ROOT / ".conformance" / "model-types.jsonl"

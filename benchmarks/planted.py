@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks.culprits.plant import Plant, Planted, Written
 from benchmarks.culprits.run import cell_of
-from conformance.mutants.study import hasty_worker
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Death, Worker
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.extras.mutants.study import hasty_worker
+from conformance.process.worker.isolation import Death, Worker
+from conformance.results.records.record import Record
 
 ROOT = Path(__file__).parent.parent
 CellsOf = Callable[[Plant, Written, Path], Sequence[Cell]]
@@ -100,7 +100,7 @@ def asked(
     worker: Worker, run: Callable[..., Any], plant: Plant, cell: Cell, folder: Path, key: tuple[str, str] | None
 ) -> tuple[Record, bool]:
     """The record of a cell, and whether the defect was met, which it was if it ended the process."""
-    from conformance.checks.runner import died
+    from conformance.cells.runner import died
 
     settings = Settings(store=folder / "store" / "models", **plant.settings)
     if plant.alone:
@@ -111,7 +111,7 @@ def asked(
 
 def run_planted(progress: Any, cell: Cell, settings: Settings, key: tuple[str, str] | None) -> tuple[Record, bool]:
     """In a worker: the record of a cell with the plant of that table and name, or without any."""
-    from conformance.checks.run_cell import run_cell
+    from conformance.cells.run_cell import run_cell
 
     with planting(key) as planted:
         record = run_cell(progress, cell, settings)

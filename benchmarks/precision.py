@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row, interleaved, seconds_of
-from conformance.case.case_file import case_files, load
-from conformance.case.declaration import Case
-from conformance.case.precision import Calibration, PrecisionSettings
-from conformance.checks.conversion import converted_model
-from conformance.checks.models import CellRun
-from conformance.checks.run_cell import run_cell
-from conformance.export.model_store import Stored
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.progress_note import Progress
-from conformance.worker.warm import prepare_process
+from conformance.case.files.case_file import case_files, load
+from conformance.case.files.declaration import Case
+from conformance.case.files.precision import Calibration, PrecisionSettings
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.models.cell_run import CellRun
+from conformance.models.conversion import converted_model
+from conformance.models.kept.model_store import Stored
+from conformance.process.worker.progress_note import Progress
+from conformance.process.worker.warm import prepare_process
+from conformance.results.records.record import Record
 
 SHIPPED = Path(__file__).parent.parent / "cases"
 NETWORKS = {
@@ -109,8 +109,8 @@ def _sensitivity(case: Case, settings: Settings) -> Row:
     """Ranking all quantized nodes with 8 samples, against quantizing anew for each, measured once and multiplied."""
     import onnx
 
-    from conformance.precision import convert
-    from conformance.sensitivity.ranking import evaluation, rank
+    from conformance.extras.sensitivity.ranking import evaluation, rank
+    from conformance.models.precision import convert
 
     cell = _cell(case, "fidelity", "int8-minmax")
     stored, converted, run = _models(cell, settings)

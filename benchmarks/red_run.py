@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.common import Row
 from benchmarks.location.plants import Plant, plants
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 
 MOST_RATIO, MOST_LINES = 3.0, 15
 _OWN = re.compile(r", (?:symbolics|translations): \{.*?\}+(?=\}\}$)", re.M)

@@ -22,8 +22,8 @@ from benchmarks.common import Row
 from benchmarks.location.plants import plants
 from benchmarks.location.run import record_of
 from conformance import HOME
-from conformance.records import text
-from conformance.records.explanation import fail
+from conformance.results.records import text
+from conformance.results.records.explanation import fail
 
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.casefiles import NUMBERS, RAW, SEEDS, SHAPES, SIZES, TEXTS, write_beside
-from conformance.case.document import read_document
+from conformance.case.files.document import read_document
 
 Spoil = Callable[[random.Random], "str | bytes"]
 _MARK = "@@the place@@"

@@ -23,11 +23,11 @@ from typing import Any
 
 from benchmarks.common import HEAD, Row
 from benchmarks.planted import ROOT
-from conformance.case.words import base_of
-from conformance.disk.value_store import KeptValues
+from conformance.process.disk.value_store import KeptValues
+from conformance.results.records.words import base_of
 from conformance.runtimes.registry import RTX
 from conformance.runtimes.tensorrt.build_options import Build
-from conformance.runtimes.tensorrt.rtx import USUAL, Job, Trial, tried
+from conformance.runtimes.tensorrt.rtx import USUAL, Job, RtxTrial, tried
 
 PAGE = ROOT / "docs" / "evidence" / "tensorrt-rtx.md"
 
@@ -137,7 +137,7 @@ def model_of(plant: Plant) -> bytes:
     return data
 
 
-def outcome(plant: Plant, folder: Path) -> Trial:
+def outcome(plant: Plant, folder: Path) -> RtxTrial:
     """Return what becomes of the model of a plant."""
     file = folder / "model.onnx"
     file.write_bytes(model_of(plant))
@@ -146,7 +146,7 @@ def outcome(plant: Plant, folder: Path) -> Trial:
     return tried(file, "", job, KeptValues(None))
 
 
-def is_found(plant: Plant, trial: Trial) -> bool:
+def is_found(plant: Plant, trial: RtxTrial) -> bool:
     """Return whether the answer names the plant's node or input, and the code of the parser."""
     word = re.compile(rf"\b{plant.at}\b")
     named = [one for one in trial.refusals if one.node == plant.at or (not one.node and word.search(one.text))]
@@ -173,7 +173,7 @@ def status(record: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def study(quick: bool) -> tuple[list[dict[str, Any]], float, list[tuple[Plant, Trial]]]:
+def study(quick: bool) -> tuple[list[dict[str, Any]], float, list[tuple[Plant, RtxTrial]]]:
     """Return the records of the catalogue, the seconds of that run, and what became of the plants."""
     records, seconds = catalogue(quick)
     with tempfile.TemporaryDirectory(prefix="conformance-rtx-") as name:
@@ -247,11 +247,11 @@ Models of the catalogue that have the operator, as *built / all* of the check `b
 _WORDS = ("taken", "refused", "lacks", "no model")
 
 
-def _found(plant: Plant, trial: Trial) -> str:
+def _found(plant: Plant, trial: RtxTrial) -> str:
     return "yes" if is_found(plant, trial) else "no"
 
 
-def _said(trial: Trial) -> str:
+def _said(trial: RtxTrial) -> str:
     return textwrap.shorten(trial.reason or "taken", 200, placeholder=" …").replace("|", "/")
 
 

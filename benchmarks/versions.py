@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import HEAD, Row, run_python, seconds_of
 from benchmarks.planted import ROOT
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 
 PAGE = ROOT / "docs" / "evidence" / "runtime-versions.md"
 FOLDERS = ("graph", "registration")

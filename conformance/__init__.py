@@ -15,5 +15,5 @@ HOME = Path(__file__).parent
 def __getattr__(name: str) -> Any:
     """``check``, without which importing this package imports nothing."""
     if name == "check":
-        return importlib.import_module("conformance.api").check
+        return importlib.import_module("conformance.front.api").check
     raise AttributeError(f"module 'conformance' has no attribute {name!r}")

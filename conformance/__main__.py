@@ -12,6 +12,6 @@ if str(Path(__file__).parent) not in map(str, conformance.__path__):
     hiding = "a folder 'conformance' hides this package from python -m conformance"
     sys.exit(f"{hiding}: type conformance instead, or start it in another folder")
 
-from conformance.cli import main
+from conformance.front.cli import main
 
 sys.exit(main())

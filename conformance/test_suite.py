@@ -1,5 +1,5 @@
-"""The suite: one test for each cell. In which order they run, ``conformance.plan.order`` says: case by case, each
-model made just before it is used, and small cases first."""
+"""The suite: one test for each cell. In which order they run, ``case.plan.order`` says: case by case, each model made
+just before it is used, and small cases first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:  # so that a worker starts before the schema of case files is imported
-    from conformance.plan.cell import Cell
+    from conformance.case.plan.cell import Cell
 
 Run = Callable[["Cell"], None]
 

@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from conformance.cli import GROUPS
-from conformance.plugin import declared_options as of_suite
+from conformance.front.cli import GROUPS
+from conformance.front.plugin import declared_options as of_suite
 
 INTRO = """# Options
 
@@ -69,7 +69,7 @@ def options() -> str:
         parts += ["", f"## {title.capitalize()}"]
         for name, (about, example) in group.items():
             parser = argparse.ArgumentParser(add_help=False)
-            importlib.import_module(f"conformance.commands.{name}").arguments(parser)
+            importlib.import_module(f"conformance.front.commands.{name}").arguments(parser)
             parts += ["", f"### conformance {name}", "", f"{about[0].upper()}{about[1:]}.", "", f"    {example}"]
             parts += _table(parser._actions)
     return "\n".join([*parts, "", OUTRO])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.records import record
+from conformance.results.records import record
 
 PAGE = Path(__file__).with_name("records.md")
 HEAD = "| field | meaning |\n|---|---|\n"

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case import deploy, export_keys, inputs, limits, precision
-from conformance.case import must_hold as holds
-from conformance.case.declaration import Declaration
+from conformance.case.files import deploy, export_keys, inputs, limits, precision
+from conformance.case.files import must_hold as holds
+from conformance.case.files.declaration import Declaration
 
 INTRO = f"""# Case files
 
@@ -56,7 +56,7 @@ ORDER = (
     (export_keys.Symbolic, "symbolics, registers: OPERATOR"),
     (export_keys.TorchScriptOptions, "export: torchscript: options"),
     (export_keys.DynamoOptions, "export: dynamo: options"),
-    (holds.Graph, "graph"),
+    (holds.GraphAssertion, "graph"),
     (precision.PrecisionSettings, "precisions: NAME"),
     (precision.Calibration, "precisions: NAME: calibration"),
     (precision.Exclude, "precisions: NAME: exclude"),
@@ -68,7 +68,7 @@ ORDER = (
     (holds.Fails, "fails"),
     (holds.When, "when"),
     (holds.Processor, "when: cpu"),
-    (inputs.Examples, "examples"),
+    (inputs.ExampleLimits, "examples"),
 )
 
 _TYPES = {

@@ -9,9 +9,9 @@ from typing import Any
 import hypothesis
 import pytest
 
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.warm import new_worker, prepare_process
 from conformance.runtimes import telemetry  # noqa: F401  # before a test imports onnxruntime
-from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker, prepare_process
 from tests.kit import needs
 from tests.kit.cases import Bench
 from tests.kit.runtimes import Alter, altered

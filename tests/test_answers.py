@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from conformance.worker.isolation import Death, Worker
-from conformance.worker.progress_note import Progress
+from conformance.process.worker.isolation import Death, Worker
+from conformance.process.worker.progress_note import Progress
 from tests.kit import fatal, hostile
 from tests.kit.cases import write_case
 from tests.kit.processes import PLENTY, gone, waited_for
@@ -166,7 +166,7 @@ def started(code: str, *folders: Path) -> subprocess.Popen[str]:
 
 
 LEAVES = """
-from conformance.worker.isolation import Worker
+from conformance.process.worker.isolation import Worker
 from tests.kit import hostile
 with Worker() as worker:
     worker.call(hostile.{function}, 0, timeout=1000, on_wait=lambda note: note and print(note["daemon"], flush=True))
@@ -188,7 +188,7 @@ def test_what_is_below_a_worker_ends_when_the_run_is_killed(function, group):
 
 
 PRELOADS = """
-from conformance.worker.isolation import Worker
+from conformance.process.worker.isolation import Worker
 with Worker(preload=("slow",)):
     input()
 """

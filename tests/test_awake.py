@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from conformance.export.awake import awaken
+from conformance.models.reference.awake import awaken
 
 
 def woken(build: Any, shape: tuple[int, ...] = (4, 8), seed: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.errors import LONGEST
+from conformance.process.errors import LONGEST
 from tests.kit.cases import case_of, module_of, say, verdict, with_symbolic
 from tests.kit.modules import net_of
 

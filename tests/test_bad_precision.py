@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.records.record import Record
+from conformance.results.records.record import Record
 from tests.kit.cases import PASSED, Bench, details, problems_of, say, verdict
 from tests.kit.modules import net_of
 

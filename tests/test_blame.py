@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.source import writes
 from conformance import HOME
-from conformance.bundle.bundle_layout import Bundle
-from conformance.case.python import Folder
-from conformance.checks.prepared import prepare
-from conformance.plan.cell import Cell
-from conformance.records.explanation import Failure, NodeByNode, Shows, explain
-from conformance.records.record import FLOAT64, Witness
+from conformance.case.files.python import Folder
+from conformance.case.plan.cell import Cell
+from conformance.models.bundle.bundle_layout import Bundle
+from conformance.models.prepared import prepare
+from conformance.results.records.explanation import NodeByNode, Shows, UnexplainedFailure, explain
+from conformance.results.records.record import FLOAT64, Witness
 from conformance.runtimes import onnxruntime
 from tests.kit.cases import Bench, say
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
@@ -27,7 +27,7 @@ def decide(
     witnesses: list[Witness], suspect: str, stage: str, own_code: bool, *, special: bool = False
 ) -> tuple[str | None, str | None]:
     """The fault and the conclusion by what other runtimes make of a model."""
-    found = explain(Failure(stage, None, suspect, own_code, special), witnesses)
+    found = explain(UnexplainedFailure(stage, None, suspect, own_code, special), witnesses)
     return found.fault, found.conclusion
 
 
@@ -92,7 +92,7 @@ SWITCH = Witness("onnxruntime", "agrees", config={"a": "b"})
     ((*ALL_WRONG, Shows("ill-conditioned"), Shows("ties")), None, None),
 ])  # fmt: skip
 def test_what_is_found_after_the_answers_outweighs_some_of_them(findings, fault, conclusion):
-    found = explain(Failure("compare", None, "onnxruntime"), findings)
+    found = explain(UnexplainedFailure("compare", None, "onnxruntime"), findings)
     assert (found.fault, found.conclusion) == (fault, conclusion)
 
 
@@ -109,7 +109,7 @@ def test_what_is_found_after_the_answers_outweighs_some_of_them(findings, fault,
     ("exporter", (Shows("after others"),), None, None),
 ])  # fmt: skip
 def test_where_no_others_run_the_same_model_the_check_decides_or_what_was_seen(by_check, findings, fault, conclusion):
-    found = explain(Failure("compare", by_check), findings)
+    found = explain(UnexplainedFailure("compare", by_check), findings)
     assert (found.fault, found.conclusion) == (fault, conclusion)
 
 
@@ -121,7 +121,7 @@ WRITTEN = (
 
 def test_one_module_writes_what_explains_a_failure_and_others_hand_it_values():
     writing = {str(file.relative_to(HOME)) for file in HOME.rglob("*.py") if writes(file, WRITTEN)}
-    assert writing == {"records/explanation.py"}
+    assert writing == {"results/records/explanation.py"}
 
 
 @pytest.mark.parametrize("line, does", [

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from conformance.arrays import Array, Inputs
-from conformance.checks.runner import Runner
+from conformance.case.draw.example import Answers, Draw, Example
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
 from conformance.compare.judges import Right, defaults_for
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped
-from conformance.plan.settings import Settings
-from conformance.verdict.comparer import BLOCK, BLOCK_BYTES, Comparer, Outcome
-from conformance.verdict.example import Answers, Draw, Example
+from conformance.judge.comparer import BLOCK, BLOCK_BYTES, Comparer, Outcome
+from conformance.process.arrays import Array, Inputs
+from conformance.process.errors import Stopped
 from tests.kit.cases import PASSED, say, verdict
 from tests.kit.modules import SCRATCH, SCRATCH_CASE
 from tests.kit.runtimes import wrong_runtime

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.latency.measure_latency import interleave
+from conformance.judge.latency.measure_latency import interleave
 from tests.kit import clock
 from tests.kit.cases import PASSED, QUICK, case_of, problems_of, say, verdict, write_case
 from tests.kit.runs import run_suite

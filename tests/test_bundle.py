@@ -13,10 +13,10 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from conformance import cli
-from conformance.bundle.bundle_layout import Bundle
-from conformance.records import text
-from conformance.records.run_file import read_run
+from conformance.front import cli
+from conformance.models.bundle.bundle_layout import Bundle
+from conformance.results.records import text
+from conformance.results.records.run_file import read_run
 from tests.kit.bundles import copy_cases, edit_entries, pack, replay, spoil
 from tests.kit.cases import case_of, say, write_case
 from tests.kit.doubles import search_doubles

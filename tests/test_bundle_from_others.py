@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conformance import cli
+from conformance.front import cli
 from tests.kit.bundles import edit_entries, pack, replay
 from tests.kit.cases import case_of, write_case
 

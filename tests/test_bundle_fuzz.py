@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from conformance import cli
-from conformance.bundle.bundle_layout import Bundle, BundleWriter
-from conformance.bundle.entry import Entry
-from conformance.errors import UserError
-from conformance.records.run_file import read_run
+from conformance.front import cli
+from conformance.models.bundle.bundle_layout import Bundle, BundleWriter
+from conformance.models.bundle.entry import Entry
+from conformance.process.errors import UserError
+from conformance.results.records.run_file import read_run
 from tests.kit.harmless import ANY, PARTS, assert_ours, changed, places
 
 OPTIONS = {

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.case.precision import Calibration
-from conformance.draw.draw import Maker
-from conformance.draw.shapes import trace_sizes
-from conformance.errors import Stopped
-from conformance.precision.calibration import DRAWN, Feeds, gather
+from conformance.case.draw.draw import Maker
+from conformance.case.draw.shapes import trace_sizes
+from conformance.case.files.precision import Calibration
+from conformance.models.precision.calibration import DRAWN, Feeds, gather
+from conformance.process.errors import Stopped
 from tests.kit.cases import load_case, say
 from tests.kit.runs import run_suite
 

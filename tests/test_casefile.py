@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from conformance.case.case_file import case_files, load
-from conformance.plan.catalogue import Selection, read_suite
+from conformance.case.files.case_file import case_files, load
+from conformance.case.plan.catalogue import Selection, read_suite
 from tests.kit.cases import problems_of
 
 pytestmark = pytest.mark.smoke

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.case.case_file import read
-from conformance.case.declaration import Declaration
-from conformance.case.limits import CASES, CELLS, FILE_KIB, NAME, PROBLEMS, SIZE
-from conformance.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
-from conformance.errors import CaseFileError, UserError
-from conformance.plan import catalogue
-from conformance.plan.catalogue import Selection, find_case, read_suite
-from conformance.plan.cell import Cell
+from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
+from conformance.case.files.case_file import read
+from conformance.case.files.declaration import Declaration
+from conformance.case.files.limits import CASES, CELLS, FILE_KIB, NAME, PROBLEMS, SIZE
+from conformance.case.plan import catalogue
+from conformance.case.plan.catalogue import Selection, find_case, read_suite
+from conformance.case.plan.cell import Cell
+from conformance.process.errors import CaseFileError, UserError
 from tests.kit.runs import run_suite
 
 SECONDS = 60.0

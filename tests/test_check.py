@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import conformance
-from conformance import api
+from conformance.front import api
 
 QUICK = {
     "inputs": {"x": "float32[batch, 3]"}, "dims": {"batch": "1..4"}, "examples": {"shapes": 1, "values": 2},

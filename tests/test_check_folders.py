@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import pytest
 from onnx import ModelProto, save
 
-from conformance.case.case_file import load
-from conformance.checks.alone import python_of
-from conformance.cli import main
-from conformance.disk.model_files import distinct_names, find_models
-from conformance.errors import UserError
+from conformance.case.files.case_file import load
+from conformance.cells.alone import python_of
+from conformance.front.cli import main
+from conformance.process.disk.model_files import distinct_names, find_models
+from conformance.process.errors import UserError
 from conformance.runtimes import registry
 from tests.kit.models import model_of
 

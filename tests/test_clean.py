@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.records.sanitize import block, cleaned, command_line, literal, one_line, tell, visible
+from conformance.results.records.sanitize import block, cleaned, command_line, literal, one_line, tell, visible
 from tests.kit.harmless import ANY, assert_harmless
 
 pytestmark = pytest.mark.smoke

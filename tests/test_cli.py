@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance import cli
+from conformance.front import cli
 from tests.kit.runs import run_command, run_suite
 
 pytestmark = pytest.mark.smoke
@@ -22,7 +22,7 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(monkeypatch, capsys, e
 
     command = SimpleNamespace(arguments=lambda parser: None, run=run)
     monkeypatch.setitem(cli.COMMANDS, "planted", cli.Command("has a mistake", "conformance planted"))
-    monkeypatch.setitem(sys.modules, "conformance.commands.planted", command)
+    monkeypatch.setitem(sys.modules, "conformance.front.commands.planted", command)
     assert cli.main(["planted"]) == 3
     *trace, last = capsys.readouterr().err.splitlines()
     assert last == "conformance planted: this is a mistake in the harness; please report it with the lines above"

@@ -14,13 +14,12 @@ import pytest
 from conformance import HOME
 from tests.kit.imports import imported, modules
 
-ORDER = (
-    "plugin", "__main__", "api", "cli", "commands", "cluster", "versions", "draft", "repairs", "sensitivity",
-    "mutants", "checks", "align", "coverage", "precision", "export", "depends", "bundle", "plan", "draw",
-    "explanations", "verdict", "baseline", "latency", "report", "case", "records", "runtimes", "compare",
-    "onnxgraph", "explain", "worker", "disk", "errors", "arrays", "collector", "option_types", "__init__",
+ROOMS = (
+    "front", "extras", "cells", "diagnose", "judge", "models", "case", "results", "runtimes", "compare", "process",
 )  # fmt: skip
 """From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
+DOORS = {"plugin", "explanations", "test_suite", "__main__", "__init__"}
+"""The modules at the top, by which the package is entered: they may import from any room, and no room from them."""
 IGNORED = 15
 """The most lines that the type checker may leave out, each with a reason."""
 
@@ -34,27 +33,36 @@ FILES = modules()
 
 def room(path: Path) -> str:
     """The folder or module at the top of the package that a file belongs to."""
-    first = path.relative_to(HOME).parts[0].removesuffix(".py")
-    return "plugin" if first.startswith("test_") else first
+    return path.relative_to(HOME).parts[0].removesuffix(".py")
 
 
 def test_every_folder_has_its_place():
-    assert {room(file) for file in FILES} == {*ORDER}
+    assert {room(file) for file in FILES} == {*ROOMS, *DOORS}
 
 
 def test_modules_import_from_below_only():
+    order = [*ROOMS, "__init__"]  # which is what all may know: where the package lies, and its version
     upwards = [
         f"{file.relative_to(HOME)}:{line}: {other.relative_to(HOME)}"
         for file in FILES
+        if room(file) not in DOORS
         for line, other in imported(file)
-        if ORDER.index(room(other)) < ORDER.index(room(file))
+        if room(other) not in order or order.index(room(other)) < order.index(room(file))
     ]
     assert upwards == []
 
 
-def test_what_a_replay_imports_is_not_brought_in_by_a_package():
+def test_what_goes_beyond_a_run_is_known_to_what_a_user_types_alone():
+    knowing = {room(file) for file in FILES for _, other in imported(file) if room(other) == "extras"}
+    assert knowing <= {"front", "extras"}
+
+
+def test_a_room_says_what_it_is_and_brings_nothing_in():
     """A replay has no pydantic; importing a module of ``case`` must not import its neighbours."""
-    assert (HOME / "case" / "__init__.py").read_text(encoding="utf-8") == ""
+    for name in ROOMS:
+        tree = ast.parse((HOME / name / "__init__.py").read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree) and (name == "runtimes" or len(tree.body) == 1), name
+    assert (HOME / "case" / "files" / "__init__.py").read_text(encoding="utf-8") == ""
 
 
 def test_no_modules_import_each_other_nor_for_their_types():
@@ -65,6 +73,16 @@ def test_no_modules_import_each_other_nor_for_their_types():
 def test_no_two_modules_have_one_name():
     names = Counter(file.name for file in FILES if file.name not in ("__init__.py", "__main__.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_two_classes_have_one_name():
+    classes = (
+        node.name
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in Counter(classes).items() if count > 1] == []
 
 
 def test_no_module_is_longer_than_a_person_reads_at_once():
@@ -150,18 +168,34 @@ def test_the_map_of_the_code_fits_one_screen():
     assert [folder for folder in folders if f"`{folder}`" not in text] == []
 
 
-READING = ("case.declaration", "case.case_file", "plan.catalogue", "records.settle", "records.text", "records.matrix")
-COMPARING = ("draw.shapes", "draw.value_regimes", "compare.tolerance", "compare.vacuity")
+READING = (
+    "case.files.declaration",
+    "case.files.case_file",
+    "case.plan.catalogue",
+    "results.records.settle",
+    "results.records.text",
+    "results.records.matrix",
+)
+COMPARING = ("case.draw.shapes", "case.draw.value_regimes", "compare.tolerance", "compare.vacuity")
 WITHOUT_PYTORCH = (
-    "bundle.bundle_layout", "bundle.replay_bundle", "compare.judges", "verdict.blame", "records.settle",
-    "runtimes.tensorrt", "records.environment", "worker.isolation",
+    "models.bundle.bundle_layout", "cells.replay.replay_bundle", "compare.judges", "diagnose.nodes.blame",
+    "results.records.settle", "runtimes.tensorrt", "results.records.environment", "process.worker.isolation",
 )  # fmt: skip
 GATING = (
-    "baseline", "depends.changed", "depends.observed_dependencies", "depends.packages", "report.command",
-    "report.html", "report.markdown", "report.annotations",
+    "results.baseline", "models.kept.changed", "models.kept.observed_dependencies", "models.kept.packages",
+    "results.report.command", "results.report.html", "results.report.markdown", "results.report.annotations",
 )  # fmt: skip
-LATENCY = ("case.time_budget", *(f"latency.{file.stem}" for file in (HOME / "latency").glob("[a-z]*.py")))
-RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "export.graph", "export.model_store")
+LATENCY = (
+    "case.files.time_budget",
+    *(f"judge.latency.{file.stem}" for file in (HOME / "judge" / "latency").glob("[a-z]*.py")),
+)
+RUNTIMES = (
+    "runtimes",
+    "runtimes.onnxruntime",
+    "runtimes.onnxreference",
+    "models.exporters.graph",
+    "models.kept.model_store",
+)
 
 
 @pytest.mark.parametrize("needed, never", [
@@ -169,7 +203,7 @@ RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "expor
     (RUNTIMES, ("torch", "pytest", "_pytest")),
     (WITHOUT_PYTORCH, ("torch", "pytest", "_pytest", "pydantic", "ruamel", "onnxruntime", "hypothesis")),
     ((*GATING, *LATENCY), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
-    (("checks.run_cell", "checks.runner", "cli", "worker.isolation"), ("pytest", "_pytest")),
+    (("cells.run_cell", "cells.runner", "front.cli", "process.worker.isolation"), ("pytest", "_pytest")),
 ], ids=["reading and comparing", "runtimes", "replaying", "gating", "running"])  # fmt: skip
 def test_modules_do_not_import_what_is_not_theirs(needed, never):
     names = ", ".join(f"conformance.{module}" for module in needed)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import main
+from conformance.front.cli import main
 
 FOLDER = Path(__file__).parent / "data" / "converted"
 MODELS = sorted(file.stem for file in FOLDER.glob("*.onnx"))

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.checks import coverage as asked
-from conformance.checks import hidden
-from conformance.checks.prepared import _kept
-from conformance.coverage import operator_calls
-from conformance.coverage.composite_calls import parts_of_composites
-from conformance.coverage.disturb import disturb, disturbed
-from conformance.coverage.measure_coverage import Covered, Trial, Zeroed, measure
-from conformance.coverage.operator_calls import recording
-from conformance.coverage.resumed_run import OffTape, taped
-from conformance.depends.dependency_files import files
-from conformance.records import text
-from conformance.records.coverage_totals import least
+from conformance.cells import coverage as asked
+from conformance.diagnose import hidden
+from conformance.models.coverage import operator_calls
+from conformance.models.coverage.composite_calls import parts_of_composites
+from conformance.models.coverage.disturb import disturb, disturbed
+from conformance.models.coverage.measure_coverage import CoverageTrial, Covered, Zeroed, measure
+from conformance.models.coverage.operator_calls import recording
+from conformance.models.coverage.resumed_run import OffTape, taped
+from conformance.models.kept.dependency_files import files
+from conformance.models.prepared import _kept
+from conformance.results.records import text
+from conformance.results.records.coverage_totals import least
 from tests.kit.cases import PASSED, details, say, verdict, with_symbolic
 
 CASE = say(
@@ -153,7 +153,9 @@ def covered(forward, x, allowed=1e-5):
         return [module(torch.from_numpy(x.copy())).numpy()]
 
     (wanted,) = run()
-    trial = Trial(run, [wanted], lambda got: not np.allclose(got[0], wanted, rtol=0, atol=allowed, equal_nan=True))
+    trial = CoverageTrial(
+        run, [wanted], lambda got: not np.allclose(got[0], wanted, rtol=0, atol=allowed, equal_nan=True)
+    )
     return measure(module, [trial], lambda run: 1000)
 
 
@@ -190,7 +192,7 @@ def test_a_loop_that_a_wrong_value_keeps_from_ending_is_seen():
             return x
 
     module, x = Net(), torch.from_numpy(VALUES)
-    trial = Trial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
+    trial = CoverageTrial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
     found = measure(module, [trial], lambda run: 1000)
     assert len(found.seen) == found.calls and not found.blind
 
@@ -205,7 +207,9 @@ def test_another_comparison_on_the_same_draw_takes_the_runs_that_were_made():
         return [runs[-1]]
 
     def seen(notices, zeroed):
-        return measure(module, [Trial(run, [wanted], lambda got: notices, zeroed=zeroed)], lambda run: 100, ()).seen
+        return measure(
+            module, [CoverageTrial(run, [wanted], lambda got: notices, zeroed=zeroed)], lambda run: 100, ()
+        ).seen
 
     zeroed = Zeroed()
     assert len(seen(True, zeroed)) == 2
@@ -300,7 +304,7 @@ def test_a_large_module_is_asked_about_in_part():
     forward = "x" + " * 1.1" * 40
     module = module_of(forward)
     x = torch.from_numpy(VALUES)
-    trial = Trial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
+    trial = CoverageTrial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
     found = measure(module, [trial], lambda run: 25)
     assert (len(found.seen), found.calls) == (10, 40)
 

@@ -13,7 +13,7 @@ from benchmarks.culprits.planting import exported, kernel, optimizer, refusing
 from benchmarks.culprits.run import Outcome, part, plants
 from benchmarks.culprits.score import verdict
 from benchmarks.planted import walk
-from conformance.records.findings import key_of
+from conformance.results.records.findings import key_of
 from tests.kit.cases import say
 
 

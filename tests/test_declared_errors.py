@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.errors import CaseFileError
-from conformance.records.settle import agrees
+from conformance.case.files.case_file import load
+from conformance.process.errors import CaseFileError
+from conformance.results.records.settle import agrees
 from tests.kit.cases import write_case
 
 pytestmark = pytest.mark.smoke

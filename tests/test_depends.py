@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.depends.fingerprint import changes
-from conformance.depends.lowering_functions import read
-from conformance.depends.observed_dependencies import Now, Observed
-from conformance.records.record import Record
-from conformance.records.run_file import RunWriter
+from conformance.models.kept.fingerprint import changes
+from conformance.models.kept.lowering_functions import read
+from conformance.models.kept.observed_dependencies import Now, Observed
+from conformance.results.records.record import Record
+from conformance.results.records.run_file import RunWriter
 from tests.kit.cases import Bench, module_of, say
 from tests.kit.runs import run_command
 
@@ -137,7 +137,7 @@ def test_what_code_asks_of_the_host_is_a_fact(bench, way, facts):
 
 
 def test_another_time_zone_makes_all_results_again():
-    told = "from conformance.depends.fingerprint import host; print(host('suite'))"
+    told = "from conformance.models.kept.fingerprint import host; print(host('suite'))"
     command, zones = [sys.executable, "-c", told], ("ABC-1", "ABC-2")
     one, other = (subprocess.check_output(command, env={**os.environ, "TZ": zone}) for zone in zones)
     assert one != other
@@ -152,8 +152,8 @@ def test_what_a_case_writes_is_its_own(bench):
 
 def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench):
     body = "\n".join(f"{name}:\n  about: one\n" + textwrap.indent(BODY, "  ") for name in ("first", "second"))
-    from conformance.case.case_file import load
-    from conformance.plan.catalogue import plan
+    from conformance.case.files.case_file import load
+    from conformance.case.plan.catalogue import plan
 
     folder = bench.cells(BODY, "")[0].case.folder
     text("beside.py", MODULE % "    import helper; return helper.read()")(folder)
@@ -254,9 +254,8 @@ def test_functions_that_are_observed_are_what_they_were(bench):
 
 def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_again(tmp_path):
     told = "import json, sys; sys.path.insert(0, sys.argv[1])\n"
-    told += (
-        "from conformance.depends.fingerprint import conditions, suite\nprint(json.dumps([suite(), conditions()]))"
-    )
+    told += "from conformance.models.kept.fingerprint import conditions, suite\n"
+    told += "print(json.dumps([suite(), conditions()]))"
     for version in ("1.0", "2.0"):
         info = tmp_path / version / f"onnx-{version}.dist-info"
         info.mkdir(parents=True)

@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pytest
 
-from conformance.bundle.entry import entry_of
+from conformance.case.draw.example import Draw, given
 from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
 from conformance.compare.judges import NoiseLimits, Right, Tolerances, judge_from
 from conformance.compare.noise import NOISE_LIMITS
 from conformance.compare.tolerance import DEFAULTS, Tolerance
-from conformance.errors import UserError
-from conformance.records import text
-from conformance.verdict.blame import outcome_of
-from conformance.verdict.comparer import WrongAnswer
-from conformance.verdict.example import Draw, given
-from conformance.verdict.other_runtime import Asked
+from conformance.diagnose.nodes.blame import outcome_of
+from conformance.diagnose.nodes.other_runtime import Asked
+from conformance.judge.comparer import WrongAnswer
+from conformance.models.bundle.entry import entry_of
+from conformance.process.errors import UserError
+from conformance.results.records import text
 from tests.kit.cases import PASSED, say, verdict
 from tests.kit.runtimes import wrong_runtime
 from tests.test_bundle_fuzz import entry

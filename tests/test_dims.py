@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.case.dims import Expression, Range, TensorType
+from conformance.case.files.dims import Expression, Range, TensorType
 from tests.kit.cases import dims_of
 
 pytestmark = pytest.mark.smoke

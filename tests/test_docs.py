@@ -14,9 +14,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from conformance import HOME
-from conformance.case.case_file import load
-from conformance.cli import COMMANDS
-from conformance.commands.schema import schema
+from conformance.case.files.case_file import load
+from conformance.front.cli import COMMANDS
+from conformance.front.commands.schema import schema
 from docs import open_site
 from tests.kit.runs import run_pytest
 
@@ -122,7 +122,7 @@ def test_a_page_uses_plain_words(page):
         assert re.findall(ODD_WORDS, prose) == []
 
 
-MAKERS = {"Stopped": 1, "stopping": 3, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}
+MAKERS = {"Stopped": 1, "stopping": 3, "GraphFinding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}
 """What makes the error of a record, with the place of its name among the arguments."""
 
 
@@ -219,7 +219,7 @@ def test_options_in_the_docs_exist(tmp_path):
     known += known.replace("--conformance-", "--")
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        importlib.import_module(f"conformance.commands.{name}").arguments(parser)
+        importlib.import_module(f"conformance.front.commands.{name}").arguments(parser)
         known += parser.format_help()
     known += " ".join((*OPTIONS_OF_OTHERS, *OPTIONS_OF_POLYGRAPHY))
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)

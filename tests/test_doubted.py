@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 
 from benchmarks.culprits.edits import Edit
 from benchmarks.culprits.planting import exported
-from conformance.disk.onnx_models import Serialized
-from conformance.export import graph
-from conformance.records.record import Record
+from conformance.models.exporters import graph
+from conformance.process.disk.onnx_models import Serialized
+from conformance.results.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime
 from tests.kit.cases import PASSED, Bench, details, say, verdict
 from tests.kit.models import model_of

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.case.case_file import load
-from conformance.draft.case_text import as_text
-from conformance.draft.drafting import Draft, Request, configuration, draft_module
-from conformance.draft.guessed_inputs import guesses_in
-from conformance.draft.observed_modules import Script, observe
-from conformance.draft.recorded_inputs import call_of, types_of
-from conformance.draft.submodules import Part, parts
-from conformance.draft.whole_numbers import range_of
-from conformance.draw.value_regimes import make
-from conformance.errors import Stopped, UserError
+from conformance.case.draw.value_regimes import make
+from conformance.case.files.case_file import load
+from conformance.extras.draft.case_text import as_text
+from conformance.extras.draft.drafting import Draft, Request, configuration, draft_module
+from conformance.extras.draft.guessed_inputs import guesses_in
+from conformance.extras.draft.observed_modules import Script, observe
+from conformance.extras.draft.recorded_inputs import call_of, types_of
+from conformance.extras.draft.submodules import Part, parts
+from conformance.extras.draft.whole_numbers import range_of
+from conformance.process.errors import Stopped, UserError
 from tests.kit.runs import run_command
 
 BESIDE = """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.export import dynamo_cache
+from conformance.models.exporters import dynamo_cache
 from tests.kit.calls import count_calls
 
 torch = pytest.importorskip("torch")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.records.findings import findings
-from conformance.records.record import Record
-from conformance.repairs.fixes import fixes
-from conformance.repairs.trials import Fix, Trials
-from conformance.worker.isolation import Worker
+from conformance.case.files.case_file import load
+from conformance.extras.repairs.fixes import fixes
+from conformance.extras.repairs.trials import Fix, RepairTrials
+from conformance.process.worker.isolation import Worker
+from conformance.results.records.findings import findings
+from conformance.results.records.record import Record
 from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.test_coverage import BLOCK
 from tests.test_remedies import FIRST, NOTHING, VACUOUS, ZERO_BY_INIT, cell_of, with_lines
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.own_store
 Found = Callable[[Record], list[Fix]]
 
 
-def all_of(record: Record, trials: Trials) -> list[Fix]:
+def all_of(record: Record, trials: RepairTrials) -> list[Fix]:
     told = record.as_dict()
     (finding,) = findings([told])
     (case,) = load(Path(str(record.source["file"])))
@@ -32,7 +32,7 @@ def all_of(record: Record, trials: Trials) -> list[Fix]:
 
 @pytest.fixture
 def found(bench: Bench, worker: Worker) -> Found:
-    return lambda record: all_of(record, Trials(worker, bench.store))
+    return lambda record: all_of(record, RepairTrials(worker, bench.store))
 
 
 def body_of(body: str) -> str:
@@ -81,7 +81,7 @@ def ill_conditioned(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Re
     return record
 
 
-class WrongElsewhere(Trials):
+class WrongElsewhere(RepairTrials):
     """The case has another cell whose runtime is shown to be wrong."""
 
     def record(self, cell: Any) -> dict[str, Any]:
@@ -99,4 +99,7 @@ def test_no_tolerance_is_told_where_another_runtime_does_better_or_that_would_hi
 def test_no_edit_is_told_with_which_another_cell_of_the_case_fails(bench, worker):
     body = body_of(VACUOUS["saturated"][0]).replace("torchscript: 17", "torchscript: [17, 18]")
     record = bench.run(body, ZERO_BY_INIT, opset=17, examples=6)
-    assert all_of(record, Trials(worker, bench.store)) and all_of(record, WrongElsewhere(worker, bench.store)) == []
+    assert (
+        all_of(record, RepairTrials(worker, bench.store))
+        and all_of(record, WrongElsewhere(worker, bench.store)) == []
+    )

@@ -19,9 +19,9 @@ from benchmarks.onnx_tests.tally import page
 from benchmarks.onnx_tests.try_tests import Result
 from benchmarks.reach import cases
 from benchmarks.reach import page as reach
-from conformance.plan.catalogue import plan
-from conformance.records.death import ENDED, note_death
-from conformance.worker.isolation import Death
+from conformance.case.plan.catalogue import plan
+from conformance.process.worker.isolation import Death
+from conformance.results.records.death import ENDED, note_death
 from tests.kit.cases import case_of, load_case
 
 ROOT = Path(__file__).parent.parent

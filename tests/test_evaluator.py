@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import defs, helper, numpy_helper
 
-from conformance.errors import Unavailable
-from conformance.export.rounded_file import RoundedSession
+from conformance.models.otherwise.rounded_file import RoundedSession
+from conformance.process.errors import Unavailable
 from conformance.runtimes import onnxreference, openvino
 from conformance.runtimes.evaluator_rules import ROWS, TABLE, doubt, doubts, judgement_of, uses
 from conformance.runtimes.onnxreference import ReferenceSession

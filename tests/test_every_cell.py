@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from conformance.checks.runner import Ran, Runner, died
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Death, WorkerError
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Ran, Runner, died
+from conformance.process.worker.isolation import Death, WorkerError
+from conformance.results.records.record import Record
 from tests.kit.cases import QUICK, say, write_case
 from tests.kit.runs import Outcome, run_suite
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from conformance.records.causes import by_likeness, explained, is_same_error
-from conformance.records.explanation import share
-from conformance.records.record import Record
+from conformance.results.records.causes import by_likeness, explained, is_same_error
+from conformance.results.records.explanation import share
+from conformance.results.records.record import Record
 from tests.kit.runs import run_command, run_pytest
 
 MODULES = """
@@ -146,7 +146,7 @@ def test_without_explanations_the_verdicts_and_the_exit_code_are_the_same(tmp_pa
 
 
 def test_a_run_that_was_killed_while_it_explained_is_read_with_what_it_had(by_default, tmp_path):
-    from conformance.records.run_file import read_run
+    from conformance.results.records.run_file import read_run
 
     lines = (by_default.folder / "reports/latest/records.jsonl").read_text().splitlines()
     names = [json.loads(line)["id"] for line in lines[1:]]

@@ -7,9 +7,10 @@ import numpy as np
 import onnx.parser
 import pytest
 
-from conformance import explanations as folder
-from conformance.explanations import Question, denormals, explanations, threads
-from conformance.records import text
+from conformance.diagnose import explanations as folder
+from conformance.diagnose.explanations import denormals, explanations, threads
+from conformance.explanations import Question
+from conformance.results.records import text
 from tests.kit.cases import say
 
 TWICE = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) {y = Add(x, x)}'

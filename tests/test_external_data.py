@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
-from conformance.case.case_file import load
-from conformance.case.onnx_header import header
+from conformance.case.files.case_file import load
+from conformance.case.files.onnx_header import header
 from tests.kit.cases import problems_of
 
 pytestmark = pytest.mark.smoke

@@ -5,13 +5,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 from onnx.reference import ReferenceEvaluator
 
-from conformance.case.case_file import load
-from conformance.case.dims import OF_FILES, TensorType
-from conformance.case.onnx_header import header
-from conformance.draw.draw import Draw, Maker
-from conformance.draw.few_bits import carried
-from conformance.export.carried_types import carry
-from conformance.plan.catalogue import plan
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.draw.few_bits import carried
+from conformance.case.files.case_file import load
+from conformance.case.files.dims import OF_FILES, TensorType
+from conformance.case.files.onnx_header import header
+from conformance.case.plan.catalogue import plan
+from conformance.models.reference.carried_types import carry
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.cli import main
-from conformance.records import subject, testimony, text
-from conformance.records.finding_block import describe
-from conformance.records.findings import findings
-from conformance.records.record import FLOAT64, Record
+from conformance.front.cli import main
+from conformance.results.records import subject, testimony, text
+from conformance.results.records.finding_block import describe
+from conformance.results.records.findings import findings
+from conformance.results.records.record import FLOAT64, Record
 from conformance.runtimes import registry
 from tests.kit.models import model_of
 

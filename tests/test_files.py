@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.disk import locks
-from conformance.disk.foreign_files import unpack
-from conformance.errors import UserError
-from conformance.records.run_file import RunWriter, read_lines, read_run
+from conformance.process.disk import locks
+from conformance.process.disk.foreign_files import unpack
+from conformance.process.errors import UserError
+from conformance.results.records.run_file import RunWriter, read_lines, read_run
 from tests.baseline.support import put, record
 from tests.kit.runs import Outcome, run_command, run_suite
 from tests.kit.unrun import UNRUN
@@ -57,7 +57,7 @@ def one_error(outcome: Outcome) -> str:
 HOLDER = """
 import sys
 from pathlib import Path
-from conformance.records.run_file import RunWriter
+from conformance.results.records.run_file import RunWriter
 sys.argv = ["/usr/bin/pytest", "conformance", "-k", "a cell"]
 writer = RunWriter(Path("reports/latest"), {"started": "2026-01-02T03:04:05+00:00"})
 print("writes", flush=True)

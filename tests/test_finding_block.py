@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.records.finding_block import describe, lines, shortened
-from conformance.records.findings import findings
-from conformance.records.record import Record
+from conformance.results.records.finding_block import describe, lines, shortened
+from conformance.results.records.findings import findings
+from conformance.results.records.record import Record
 
 pytestmark = pytest.mark.smoke
 BASE = {

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.cli import main
-from conformance.commands.findings.expect import entries, inserted
-from conformance.errors import CaseFileError
-from conformance.plan.catalogue import plan
-from conformance.records.brief import brief
-from conformance.records.finding_block import describe, lines
-from conformance.records.findings import findings, key_of, since
-from conformance.records.record import Record, cell_id, cell_label
-from conformance.records.run_file import RunWriter
-from conformance.records.text import name_of_finding
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.front.cli import main
+from conformance.front.commands.findings.expect import entries, inserted
+from conformance.process.errors import CaseFileError
+from conformance.results.records.brief import brief
+from conformance.results.records.finding_block import describe, lines
+from conformance.results.records.findings import findings, key_of, since
+from conformance.results.records.record import Record, cell_id, cell_label
+from conformance.results.records.run_file import RunWriter
+from conformance.results.records.text import name_of_finding
 from tests.kit.runs import run_suite
 from tests.kit.unrun import UNRUN
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.case.python import Folder
-from conformance.depends.dependency_files import needs
-from conformance.draft.case_text import as_text
-from conformance.draft.drafting import Draft, Request, draft_module
-from conformance.draft.guessed_inputs import Sizes, candidates, guesses_in
-from conformance.draft.tiny import draft_tiny
-from conformance.errors import Stopped
+from conformance.case.files.case_file import load
+from conformance.case.files.python import Folder
+from conformance.extras.draft.case_text import as_text
+from conformance.extras.draft.drafting import Draft, Request, draft_module
+from conformance.extras.draft.guessed_inputs import Sizes, candidates, guesses_in
+from conformance.extras.draft.tiny import draft_tiny
+from conformance.models.kept.dependency_files import needs
+from conformance.process.errors import Stopped
 from tests.kit.cases import load_case
 from tests.kit.runs import AS_RUN, Outcome, run_command, run_pytest
 

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnxruntime.transformers.float16 import convert_np_to_float16
 
-from conformance.case.precision import PrecisionSettings
-from conformance.precision import convert, fp16
-from conformance.precision.calibration import Feeds
+from conformance.case.files.precision import PrecisionSettings
+from conformance.models.precision import convert, fp16
+from conformance.models.precision.calibration import Feeds
 from conformance.runtimes import inferred
 from conformance.runtimes.onnxruntime import open_literal
 from tests.kit.models import model_of
@@ -24,7 +24,7 @@ RNG = np.random.default_rng(0)
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
-def source(model: onnx.ModelProto, folder: Path, *kept: str) -> convert.Source:
+def source(model: onnx.ModelProto, folder: Path, *kept: str) -> convert.ConversionSource:
     """The model as the converters take it: named nodes, plain constants, what ``kept`` says in fp32."""
     onnx.save(model, folder / "exported.onnx")
     return convert.source(folder / "exported.onnx", "fp16", PrecisionSettings(exclude=list(kept)), "torchscript")

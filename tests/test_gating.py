@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 from tests.kit.runs import Outcome, run_command, run_suite
 from tests.kit.unrun import UNRUN
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conformance.case.must_hold import Graph
-from conformance.disk.onnx_models import Serialized
-from conformance.export import graph
-from conformance.onnxgraph import reads
+from conformance.case.files.must_hold import GraphAssertion
+from conformance.models.exporters import graph
+from conformance.process.disk.onnx_models import Serialized
+from conformance.runtimes.onnxgraph import reads
 from tests.kit.cases import load_case
 from tests.kit.models import model_of
 
@@ -105,8 +105,8 @@ def test_a_static_dim_may_be_frozen_at_the_traced_size_only(tmp_path):
     ({"dims": {"y": ["n", None]}}, {"dims": {"y": [None]}}),
 ])  # fmt: skip
 def test_what_a_case_says_of_its_graph_holds_or_is_a_finding(says, wrong):
-    assert not list(graph.assertions(Graph(**says), facts()))
-    (finding,) = graph.assertions(Graph(**wrong), facts())
+    assert not list(graph.assertions(GraphAssertion(**says), facts()))
+    (finding,) = graph.assertions(GraphAssertion(**wrong), facts())
     assert finding.error == "GraphMismatch"
 
 

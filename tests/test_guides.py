@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.cli import COMMANDS
+from conformance.case.files.case_file import load
+from conformance.front.cli import COMMANDS
 from tests.kit.runs import AS_RUN, run_command, run_pytest
 
 ROOT = Path(__file__).parent.parent
@@ -95,7 +95,7 @@ def test_every_command_of_a_guide_parses(page, command):
 
 
 def arguments(name: str, parser: argparse.ArgumentParser) -> None:
-    importlib.import_module(f"conformance.commands.{name}").arguments(parser)
+    importlib.import_module(f"conformance.front.commands.{name}").arguments(parser)
 
 
 def alike(line: str) -> str:

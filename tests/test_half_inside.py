@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conformance.draw.draw import Draw
+from conformance.case.draw.draw import Draw
 from tests.kit.cases import PASSED, module_of, verdict
 from tests.kit.judging import verifying
 from tests.kit.modules import net_of

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from conformance import cli
-from conformance.bundle.bundle_layout import Bundle
-from conformance.records import matrix, text
-from conformance.records.sanitize import literal
+from conformance.front import cli
+from conformance.models.bundle.bundle_layout import Bundle
+from conformance.results.records import matrix, text
+from conformance.results.records.sanitize import literal
 from tests.kit.cases import QUICK, case_of, say, write_case
 from tests.kit.harmless import ANY, FORGED, PARTS, assert_ours
 from tests.kit.runs import run_suite

@@ -14,19 +14,19 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from conformance.baseline import compare_runs, gate, load
-from conformance.bundle.bundle_layout import Bundle
-from conformance.bundle.replay_bundle import run_entry
-from conformance.plan.catalogue import plan
-from conformance.records import text
-from conformance.records.processor import is_of_kind
-from conformance.records.record import Record
-from conformance.records.run_file import read_run
-from conformance.records.settle import Expectation, settle
+from conformance.case.plan.catalogue import plan
+from conformance.cells.replay.replay_bundle import run_entry
+from conformance.diagnose.nodes import saturation
+from conformance.models.bundle.bundle_layout import Bundle
+from conformance.process.worker.isolation import Clock
+from conformance.process.worker.progress_note import Progress
+from conformance.results.baseline import compare_runs, gate, load
+from conformance.results.records import text
+from conformance.results.records.processor import is_of_kind
+from conformance.results.records.record import Record
+from conformance.results.records.run_file import read_run
+from conformance.results.records.settle import Expectation, settle
 from conformance.runtimes import onnxruntime
-from conformance.verdict import saturation
-from conformance.worker.isolation import Clock
-from conformance.worker.progress_note import Progress
 from tests.baseline.support import record as a_record
 from tests.kit.cases import PASSED, QUICK, Bench, load_case, module_of, problems_of, say, verdict
 from tests.kit.models import model_of

@@ -6,17 +6,17 @@ import json
 import numpy as np
 import pytest
 
-from conformance.bundle.bundle_layout import Bundle
-from conformance.bundle.entry import entry_of
-from conformance.bundle.replay_bundle import run_entry
+from conformance.cells.replay.replay_bundle import run_entry
 from conformance.compare.compared_values import Reading
 from conformance.compare.indices import Indices
 from conformance.compare.judges import NoiseLimits, Right, Tolerances, judge_from
 from conformance.compare.noise import NOISE_LIMITS
 from conformance.compare.tolerance import DEFAULTS
-from conformance.errors import Stopped, UserError
-from conformance.records import text
-from conformance.worker.progress_note import Progress
+from conformance.models.bundle.bundle_layout import Bundle
+from conformance.models.bundle.entry import entry_of
+from conformance.process.errors import Stopped, UserError
+from conformance.process.worker.progress_note import Progress
+from conformance.results.records import text
 from tests.kit.cases import PASSED, verdict
 from tests.kit.modules import net_of
 from tests.kit.runtimes import wrong_runtime

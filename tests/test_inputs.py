@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conformance.case.inputs import Input
-from conformance.case.words import REGIMES, SPECIALS
-from conformance.draw.draw import Draw, Maker, regimes_of, seed_of
-from conformance.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
-from conformance.draw.value_regimes import make
-from conformance.errors import Stopped
+from conformance.case.draw.draw import Draw, Maker, regimes_of, seed_of
+from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
+from conformance.case.draw.value_regimes import make
+from conformance.case.files.inputs import Input
+from conformance.process.errors import Stopped
+from conformance.results.records.words import REGIMES, SPECIALS
 from tests.kit.cases import dims_of, load_case
 
 ranges = st.tuples(st.integers(0, 20), st.integers(0, 40), st.integers(1, 4)).map(

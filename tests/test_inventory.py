@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 from conformance import HOME
-from conformance.case.case_file import load
-from conformance.case.declaration import Case, Declaration
-from conformance.depends.changed import changed_since
-from conformance.depends.fingerprint import Fingerprints, suite
-from conformance.depends.inventory import KEYS
-from conformance.draw.draw import Maker
-from conformance.export.model_store import derived_key, key
-from conformance.plan.catalogue import Selection, plan, read_suite
-from conformance.precision.calibration import gather
-from conformance.records.environment import hash_of
-from conformance.worker import uses
+from conformance.case.draw.draw import Maker
+from conformance.case.files.case_file import load
+from conformance.case.files.declaration import Case, Declaration
+from conformance.case.plan.catalogue import Selection, plan, read_suite
+from conformance.models.kept.changed import changed_since
+from conformance.models.kept.fingerprint import Fingerprints, suite
+from conformance.models.kept.inventory import KEYS
+from conformance.models.kept.model_store import derived_key, key
+from conformance.models.precision.calibration import gather
+from conformance.process.worker import uses
+from conformance.results.records.environment import hash_of
 
 CASES = """
 defaults:
@@ -224,7 +224,12 @@ def test_any_change_of_this_package_or_of_a_variable_that_libraries_read_moves_e
     copied = tmp_path / "conformance"
     shutil.copytree(HOME, copied, ignore=shutil.ignore_patterns("__pycache__"))
     assert hash_of(copied) == hash_of(HOME)
-    for name in ("cli.py", "compare/tolerance.py", "runtimes/tensorrt/build.py", "worker/state/fence.py"):
+    for name in (
+        "front/cli.py",
+        "compare/tolerance.py",
+        "runtimes/tensorrt/build.py",
+        "process/worker/state/fence.py",
+    ):
         before = hash_of(copied)
         (copied / name).write_text((copied / name).read_text() + "\n")
         assert hash_of(copied) != before

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from conformance.worker import aside, scratch
-from conformance.worker.isolation import Death, Worker, WorkerError
-from conformance.worker.progress_note import Progress
+from conformance.process.worker import aside, scratch
+from conformance.process.worker.isolation import Death, Worker, WorkerError
+from conformance.process.worker.progress_note import Progress
 from tests.kit import fatal
 from tests.kit.processes import PLENTY, TYPED, gone
 from tests.kit.runs import ROOT
@@ -144,7 +144,7 @@ def test_initializer_runs_in_each_worker_and_its_failure_is_raised():
 
 
 HANGS = f"""{TYPED}
-from conformance.worker.isolation import Worker
+from conformance.process.worker.isolation import Worker
 from tests.kit import fatal
 def tell(note):
     if note:
@@ -207,7 +207,7 @@ def test_preload(tmp_path, preload):
         "-c",
         f"""
 import sys
-from conformance.worker.isolation import Worker
+from conformance.process.worker.isolation import Worker
 from tests.kit import fatal
 with Worker(preload=("colorsys", {preload!r})) as worker:
     print(worker.call(fatal.loaded, "colorsys", timeout=30))
@@ -224,7 +224,7 @@ assert "torch" not in sys.modules
 @pytest.mark.parametrize("front", [[], ["-n", "1"]], ids=["alone", "xdist"])
 def test_worker_does_not_import_the_test_run(tmp_path, front):
     (tmp_path / "test_inner.py").write_text("""
-from conformance.worker.isolation import Worker
+from conformance.process.worker.isolation import Worker
 from tests.kit import fatal
 import pytest
 @pytest.mark.parametrize("n", [1, 2])
@@ -302,7 +302,7 @@ def test_a_call_may_start_processes(worker):
 # ---- the end of a process that has run the suite ------------------------------------------------------------------
 PROGRAM = """
 import atexit, gc, sys, types
-from conformance import collector
+from conformance.process import collector
 atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs after what is registered later
 if sys.argv[1] == "torch":
     sys.modules["torch"] = types.ModuleType("torch")

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.checks.conditioning import Roundings
-from conformance.checks.prepared import _kept
-from conformance.export.answers import LARGEST, KeptAnswers
-from conformance.export.module_reference import ModuleReference
-from conformance.plan.cell import Cell
-from conformance.records.record import Record
+from conformance.case.draw.example import Draw
+from conformance.case.plan.cell import Cell
+from conformance.judge.conditioning import Roundings
+from conformance.models.kept.answers import LARGEST, KeptAnswers
+from conformance.models.prepared import _kept
+from conformance.models.reference.module_reference import ModuleReference
+from conformance.results.records.record import Record
 from conformance.runtimes import onnxruntime
 from conformance.runtimes.onnxruntime import kernels, open_literal
-from conformance.verdict.example import Draw
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.kit.modules import SCRATCH, SCRATCH_CASE, net_of

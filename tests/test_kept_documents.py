@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from conformance.case import kept_documents
-from conformance.case.document import Document, read_document
+from conformance.case.files import kept_documents
+from conformance.case.files.document import Document, read_document
 from tests.kit.calls import count_calls
 from tests.kit.cases import write_case
 from tests.kit.runs import run_suite

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from conformance.case.case_file import load
-from conformance.disk import onnx_models
-from conformance.disk.onnx_models import WEIGHTS, serialized
-from conformance.plan.catalogue import plan
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.process.disk import onnx_models
+from conformance.process.disk.onnx_models import WEIGHTS, serialized
 from tests.kit.cases import PASSED, Bench, verdict
 from tests.kit.models import model_of
 

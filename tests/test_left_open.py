@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.draw.draw import Draw
-from conformance.export.undefined import beyond_in_between
+from conformance.case.draw.draw import Draw
+from conformance.models.otherwise.undefined import beyond_in_between
 from tests.kit.cases import case_of, details, module_of, say
 from tests.kit.judging import verifying
 from tests.kit.modules import net_of

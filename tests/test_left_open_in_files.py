@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
-from conformance.draw.draw import Draw
-from conformance.export.undefined_file import OpenSession, UndefinedInFile
-from conformance.plan.catalogue import plan
+from conformance.case.draw.draw import Draw
+from conformance.case.plan.catalogue import plan
+from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile
 from tests.kit.cases import load_case, say
 from tests.kit.judging import verifying_cell
 from tests.kit.models import model_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance import cli
+from conformance.front import cli
 from tests.baseline.support import CRASHED, HEADER, SKIPPED, XFAILED, put, record, written
 from tests.kit.harmless import changed, places
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto, TensorProto, helper, save
 
-from conformance.case.case_file import read
-from conformance.case.dims import Dims, Range
-from conformance.case.limits import TENSORS
-from conformance.checks import file_sizes
-from conformance.cli import main
-from conformance.draw.shapes import ALONE, boundary_sizes, drawn_shapes, shrink, trace_sizes
+from conformance.case.draw.shapes import ALONE, boundary_sizes, drawn_shapes, shrink, trace_sizes
+from conformance.case.files.case_file import read
+from conformance.case.files.dims import Dims, Range
+from conformance.case.files.limits import TENSORS
+from conformance.cells import file_sizes
+from conformance.front.cli import main
 from tests.kit.bundles import pack, replay
 from tests.kit.cases import dims_of, problems_of
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from conformance.records import coverage_totals, matrix
+from conformance.results.records import coverage_totals, matrix
 
 pytestmark = pytest.mark.smoke
 

@@ -23,7 +23,7 @@ from benchmarks.reduction import run as reducing
 from benchmarks.repairs import defects as repairable
 from benchmarks.repairs import page as repairs
 from benchmarks.repairs.run import Outcome, Proposal, with_paste
-from conformance.records.record import Record
+from conformance.results.records.record import Record
 
 TABLES = [
     (wrong_passes, passes.LEAST), (faults, 20), (causes, 2 * findings.CAUSES), (repairable, repairs.LEAST),

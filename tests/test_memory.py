@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from conformance.worker import memory
-from conformance.worker.isolation import Death, Worker
+from conformance.process.worker import memory
+from conformance.process.worker.isolation import Death, Worker
 from tests.kit import fatal, hostile
 from tests.kit.processes import PLENTY
 from tests.kit.servers import WARM

@@ -13,9 +13,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from benchmarks.mutants.named import Named, named
 from benchmarks.mutants.run import Study, add_model
-from conformance.mutants.kinds import KINDS, View, choose, mutated, tensors
-from conformance.mutants.probe import Made
-from conformance.mutants.study import hasty_worker
+from conformance.extras.mutants.kinds import KINDS, View, choose, mutated, tensors
+from conformance.extras.mutants.probe import MadeMutant
+from conformance.extras.mutants.study import hasty_worker
 from tests.kit.cases import QUICK, Bench, case_of
 from tests.kit.models import model_of
 
@@ -137,7 +137,7 @@ def place(folder: Path, label: str, operator: dict[str, Any]) -> Named:
         node.name = f"n_{node.output[0]}"
     (folder / "models" / "key").mkdir(parents=True)
     onnx.save(model, folder / "models" / "key" / "model.onnx")
-    return named(None, Made("weights changed", label, "", folder / "models"), operator, None)
+    return named(None, MadeMutant("weights changed", label, "", folder / "models"), operator, None)
 
 
 @pytest.mark.parametrize("label, operator, found", [

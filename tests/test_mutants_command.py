@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import main
+from conformance.front.cli import main
 from tests.test_mutants import FLATTENED
 
 WEAK = f"\nweak:\n  about: flattened\n{textwrap.indent(FLATTENED, '  ')}\n"

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.checks.alone import Predecessors
-from conformance.checks.runner import Runner
-from conformance.plan.catalogue import plan
-from conformance.plan.settings import Settings
-from conformance.records import matrix, text
-from conformance.worker.isolation import Worker
-from conformance.worker.state.bodies import Bodies
-from conformance.worker.warm import new_worker
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.cells.alone import Predecessors
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.state.bodies import Bodies
+from conformance.process.worker.warm import new_worker
+from conformance.results.records import matrix, text
 from tests.kit import fatal, neighbours
 from tests.kit.cases import QUICK, details, load_case, module_of, say, verdict
 from tests.kit.modules import net_of
@@ -164,11 +164,11 @@ if "each" in callers(sys._getframe()):  # where examples are run, after the expo
 """
 
 
-FENCELESS = "from conformance.worker.state.fence import Fence; Fence.end = lambda self: []"
+FENCELESS = "from conformance.process.worker.state.fence import Fence; Fence.end = lambda self: []"
 
 
 @pytest.mark.parametrize(
-    "where, what", [(LATE, "json.loads"), (FENCELESS, "conformance.worker.state.fence.Fence.end")]
+    "where, what", [(LATE, "json.loads"), (FENCELESS, "conformance.process.worker.state.fence.Fence.end")]
 )
 def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(run, tmp_path, where, what):
     record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=where)["accuracy"])

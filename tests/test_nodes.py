@@ -13,12 +13,12 @@ import pytest
 
 from benchmarks.culprits.edits import behind, plus, times
 from benchmarks.culprits.planting import kernel, refusing
-from conformance.records.explanation import NodeByNode
+from conformance.diagnose.nodes.forms import NUMBERS, VECTORS, WORDS
+from conformance.diagnose.nodes.node_walk import decided, walk
+from conformance.diagnose.nodes.operator_rules import RULES, broken, broken_by
+from conformance.results.records.explanation import NodeByNode
 from conformance.runtimes import openvino
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
-from conformance.verdict.forms import NUMBERS, VECTORS, WORDS
-from conformance.verdict.node_walk import decided, walk
-from conformance.verdict.operator_rules import RULES, broken, broken_by
 from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.models import model_of
 from tests.kit.planting import planted

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conformance.compare.judges import NoiseLimits, judge_from
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, compare_outputs, decibels
-from conformance.verdict.loss import by_stage
+from conformance.diagnose.nodes.loss import by_stage
 from tests.kit.models import model_of
 
 pytestmark = pytest.mark.smoke

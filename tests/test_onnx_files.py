@@ -11,16 +11,16 @@ import pytest
 from onnx import ModelProto, TensorProto, save
 from onnx.reference import ReferenceEvaluator
 
-from conformance.case.case_file import load, read
-from conformance.case.onnx_header import NotOnnx, Tensor, header
-from conformance.checks import file_sizes
-from conformance.cli import main
-from conformance.draw.draw import Draw, Maker
-from conformance.errors import CaseFileError
-from conformance.export.float64_model import in_float64
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.records import text
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.files.case_file import load, read
+from conformance.case.files.onnx_header import NotOnnx, Tensor, header
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.cells import file_sizes
+from conformance.front.cli import main
+from conformance.models.reference.float64_model import in_float64
+from conformance.process.errors import CaseFileError
+from conformance.results.records import text
 from conformance.runtimes import registry
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of

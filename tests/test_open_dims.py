@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx import ModelProto, save
 
-from conformance.case.case_file import load
-from conformance.checks.file_sizes import working_sizes
-from conformance.cli import main
+from conformance.case.files.case_file import load
+from conformance.cells.file_sizes import working_sizes
+from conformance.front.cli import main
 from tests.kit.models import model_of
 
 ROWS = "net (float[batch, 4] x) => (float[batch, 4] y) { z = Reshape (x, shape) y = Abs (z) }"

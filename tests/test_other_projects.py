@@ -69,7 +69,7 @@ def pytest_unconfigure(config):
     theirs = {name: str(value) for name, value in vars(config.option).items() if "conformance" not in name}
     settings = sys.modules.get("hypothesis")
     theirs["hypothesis"] = settings and [settings.settings.default.max_examples, settings.settings.default.deadline]
-    heavy = {"torch", "onnx", "onnxruntime", "numpy", "pydantic", "ruamel.yaml", "conformance.plugin.session"}
+    heavy = {"torch", "onnx", "onnxruntime", "numpy", "pydantic", "ruamel.yaml", "conformance.front.plugin.session"}
     if not hasattr(config, "workerinput"):
         with open("seen.json", "w") as file:
             json.dump([theirs, [*heavy & {*sys.modules}]], file, default=str)

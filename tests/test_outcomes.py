@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.checks import models, outcomes
-from conformance.disk.stores import leave
-from conformance.disk.value_store import KeptValues
-from conformance.records.record import Record
-from conformance.worker import aside
+from conformance.diagnose import remembered
+from conformance.models import cell_run as models
+from conformance.process.disk.stores import leave
+from conformance.process.disk.value_store import KeptValues
+from conformance.process.worker import aside
+from conformance.results.records.record import Record
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, Bench, case_of, say, verdict
 from tests.kit.runtimes import wrong_runtime
@@ -55,7 +56,7 @@ class Again:
 
 @pytest.fixture
 def again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Again:
-    monkeypatch.setattr(outcomes, "CERTAIN", float("inf"))  # or a busy machine decides what is kept
+    monkeypatch.setattr(remembered, "CERTAIN", float("inf"))  # or a busy machine decides what is kept
     return Again(bench)
 
 

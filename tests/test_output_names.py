@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from conformance.case.inputs import Input
-from conformance.draw import value_regimes
-from conformance.records import text
-from conformance.report import annotations, html, markdown
+from conformance.case.draw import value_regimes
+from conformance.case.files.inputs import Input
+from conformance.results.records import text
+from conformance.results.report import annotations, html, markdown
 from tests.kit.cases import PASSED, case_of, problems_of, say, verdict
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 from tests.report.support import HEADER

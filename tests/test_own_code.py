@@ -7,18 +7,18 @@ import pytest
 
 from benchmarks.culprits.edits import exchanged
 from benchmarks.culprits.planting import exported
-from conformance.checks.own_code import Own, accused, told_of
-from conformance.errors import Stopped
-from conformance.plan.cell import Cell
-from conformance.records import text
-from conformance.records.explanation import fail
-from conformance.records.finding_block import describe
-from conformance.records.findings import findings
-from conformance.records.location import places_of
-from conformance.records.subject import at_fault
-from conformance.report.annotations import github
-from conformance.report.html import page
-from conformance.report.markdown import summary
+from conformance.case.plan.cell import Cell
+from conformance.diagnose.own_code import Own, accused, told_of
+from conformance.process.errors import Stopped
+from conformance.results.records import text
+from conformance.results.records.explanation import fail
+from conformance.results.records.finding_block import describe
+from conformance.results.records.findings import findings
+from conformance.results.records.location import places_of
+from conformance.results.records.subject import at_fault
+from conformance.results.report.annotations import github
+from conformance.results.report.html import page
+from conformance.results.report.markdown import summary
 from tests.kit.cases import PASSED, details, load_case, module_of, say, verdict
 from tests.kit.planting import planted, untyped
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.depends import dependency_files as depends
-from conformance.depends import installed, static_imports
-from conformance.depends.installed import hooked_root
-from conformance.errors import CaseFileError
+from conformance.models.kept import dependency_files as depends
+from conformance.models.kept import installed, static_imports
+from conformance.models.kept.installed import hooked_root
+from conformance.process.errors import CaseFileError
 from tests.kit.cases import PASSED, load_case, say, verdict
 
 EXPORT = """

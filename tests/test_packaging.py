@@ -38,8 +38,8 @@ def project() -> dict[str, Any]:
 
 def needed_by_a_replay() -> set[Path]:
     """The modules that ``conformance replay`` may import, at once or while it runs."""
-    found = {HOME / "__main__.py", HOME / "cli.py"}
-    waiting = [HOME / "commands" / "replay.py", *HOME.glob("runtimes/**/*.py")]
+    found = {HOME / "__main__.py", HOME / "front" / "cli.py"}
+    waiting = [HOME / "front" / "commands" / "replay.py", *HOME.glob("runtimes/**/*.py")]
     waiting += [other for file in found for _, other in imported(file)]
     while waiting:
         file = waiting.pop()
@@ -64,7 +64,7 @@ def outside(file: Path) -> Iterator[str]:
 def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs():
     assert project()["requires-python"].startswith(f">={OLDEST[0]}.{OLDEST[1]},")
     files = needed_by_a_replay()
-    assert {HOME / "bundle" / "replay_bundle.py", HOME / "compare" / "judges.py"} <= files
+    assert {HOME / "cells" / "replay" / "replay_bundle.py", HOME / "compare" / "judges.py"} <= files
     names = {name for file in files for name in outside(file)}
     assert not names & {*OF_LATER_PYTHON}
     needed = names - {*sys.stdlib_module_names, HOME.name}
@@ -114,7 +114,9 @@ def test_a_tag_makes_a_release_only_of_the_version_that_the_package_and_the_chan
 def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
     about = [f"net-1.0.dist-info/{name}" for name in wheel.ABOUT]
     whole = [*wheel.of_package(), *about]
-    assert {"conformance/cli.py", "conformance/case.schema.json", "conformance/report/page.css"} <= {*whole}
+    assert {"conformance/front/cli.py", "conformance/case.schema.json", "conformance/results/report/page.css"} <= {
+        *whole
+    }
     for names, said in (
         (whole, "None"),
         (whole[1:], f"lacks: {whole[0]}"),
@@ -132,4 +134,4 @@ def test_a_python_that_is_too_old_is_told_which_is_needed():
     main = (HOME / "__main__.py").read_text(encoding="utf-8")
     for text in (main, (HOME / "__init__.py").read_text(encoding="utf-8")):
         ast.parse(text, feature_version=(3, 8))
-    assert main.index("sys.version_info < (3, 10)") < main.index("from conformance.cli")
+    assert main.index("sys.version_info < (3, 10)") < main.index("from conformance.front.cli")

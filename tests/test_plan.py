@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.case.case_file import case_files, load
-from conformance.case.words import base_of
-from conformance.plan.catalogue import Selection, plan, unmatched
-from conformance.plan.expected import declared, owed
+from conformance.case.files.case_file import case_files, load
+from conformance.case.plan.catalogue import Selection, plan, unmatched
+from conformance.case.plan.expected import declared, owed
+from conformance.results.records.words import base_of
 from tests.kit.cases import case_of, load_case, say, write_case
 
 pytestmark = pytest.mark.smoke

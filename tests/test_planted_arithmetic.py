@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from conformance.arrays import Array
-from conformance.records.record import Record
+from conformance.process.arrays import Array
+from conformance.results.records.record import Record
 from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 

@@ -10,12 +10,12 @@ import torch
 
 from benchmarks.culprits.edits import of_output, times
 from benchmarks.culprits.planting import after_conversion, exported, exporting
-from conformance.case.python import describe
+from conformance.case.files.python import describe
+from conformance.case.plan.cell import Cell
 from conformance.compare.noise import NOISE_LIMITS, compare_outputs
-from conformance.plan.cell import Cell
-from conformance.records import matrix
-from conformance.records.explanation import greatest
-from conformance.records.record import Record
+from conformance.results.records import matrix
+from conformance.results.records.explanation import greatest
+from conformance.results.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime, openvino
 from tests.kit.cases import PASSED, QUICK, Bench, details, module_of, say, verdict, with_symbolic
 from tests.kit.modules import net_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.errors import CaseFileError
+from conformance.process.errors import CaseFileError
 from tests.kit.cases import PASSED, case_of, details, load_case, say, verdict, with_symbolic
 from tests.kit.modules import RELU_WITHOUT_NAN
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from conformance.case.draw.example import Draw, given
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped
-from conformance.verdict.comparer import Explainer
-from conformance.verdict.example import Draw, given
+from conformance.judge.comparer import Explainer
+from conformance.process.errors import Stopped
 from tests.kit.cases import PASSED, case_of, details, verdict
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 

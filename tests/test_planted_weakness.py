@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from conformance.report.record_rows import complete
-from conformance.report.verdict_words import verdict as verdict_of
+from conformance.results.report.record_rows import complete
+from conformance.results.report.verdict_words import verdict as verdict_of
 from tests.kit.cases import PASSED, case_of, verdict
 from tests.kit.runtimes import wrong_runtime
 

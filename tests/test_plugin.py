@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from conformance.case.words import Check
+from conformance.results.records.words import Check
 from tests.kit.cases import say, write_case
 from tests.kit.runs import AS_RUN, Outcome, run_pytest, run_suite
 from tests.kit.unrun import UNRUN
@@ -308,7 +308,7 @@ def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypoth
 OTHER = """
 import sys
 def test_other():
-    heavy = {'torch', 'onnxruntime', 'onnx', 'numpy', 'pydantic', 'conformance.case.declaration'}
+    heavy = {'torch', 'onnxruntime', 'onnx', 'numpy', 'pydantic', 'conformance.case.files.declaration'}
     assert not heavy & sys.modules.keys()
 """
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import onnx
 import pytest
 
-from conformance import cli
-from conformance.errors import Stopped
-from conformance.records.death import note_death
-from conformance.records.explanation import fail
-from conformance.worker import memory
-from conformance.worker.isolation import Death, Worker
+from conformance.front import cli
+from conformance.process.errors import Stopped
+from conformance.process.worker import memory
+from conformance.process.worker.isolation import Death, Worker
+from conformance.results.records.death import note_death
+from conformance.results.records.explanation import fail
 from tests.kit.cases import write_case
 from tests.kit.models import model_of
 from tests.kit.runs import ROOT, clean_environment, run_suite
 
 FILE_CASE = 'forward: x + 1\ninputs: {x: "float32[2]"}'
-COMMAND = "import sys; del sys.path[0]; from conformance.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "import sys; del sys.path[0]; from conformance.front.cli import main; sys.exit(main(sys.argv[1:]))"
 """As the installed command does: its folder is on the path in place of the working directory."""
 
 
@@ -164,8 +164,8 @@ def test_a_command_that_lacks_memory_says_what_to_type(low_limit, monkeypatch, c
 
 LONG = "l" * 120
 SOCKETS = """
-from conformance.worker.isolation import Worker
-from conformance.worker import scratch
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker import scratch
 from tests.kit import hostile
 with Worker() as worker:
     print(worker.call(hostile.well_behaved, 7, timeout=100))

@@ -8,7 +8,7 @@ from typing import Any
 import onnxruntime
 import pytest
 
-from conformance.errors import Unavailable
+from conformance.process.errors import Unavailable
 from conformance.runtimes import onnxruntime as ours
 from conformance.runtimes import opener, plugin_providers, registry
 from conformance.runtimes.plugin_providers import MODULES

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, save
 
-from conformance.case.case_file import load
-from conformance.case.onnx_header import header
-from conformance.case.onnx_interface import exactly
-from conformance.cli import main
-from conformance.draw.draw import Draw, Maker
-from conformance.onnxgraph.purposes import uses
-from conformance.plan.catalogue import plan
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.files.case_file import load
+from conformance.case.files.onnx_header import header
+from conformance.case.files.onnx_interface import exactly
+from conformance.case.plan.catalogue import plan
+from conformance.front.cli import main
+from conformance.runtimes.onnxgraph.purposes import uses
 from conformance.runtimes.onnxreference import ReferenceSession
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of

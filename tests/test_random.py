@@ -7,13 +7,13 @@ from typing import Any
 import hypothesis
 import pytest
 
-from conformance.case.dims import Dims, Range
-from conformance.checks.draws import Draws
-from conformance.checks.prepared import Prepared
-from conformance.draw.draw import Draw
-from conformance.draw.shapes import boundary_sizes, drawn_shapes, trace_sizes
-from conformance.plan.catalogue import plan
-from conformance.plan.settings import Settings
+from conformance.case.draw.draw import Draw
+from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, trace_sizes
+from conformance.case.files.dims import Dims, Range
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.judge.draws import Draws
+from conformance.models.prepared import Prepared
 from tests.kit.cases import QUICK, load_case, say, write_case
 from tests.kit.modules import net_of
 from tests.kit.runs import AS_RUN, Outcome, run_pytest, run_suite

@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
 
-from conformance.case.precision import Calibration
-from conformance.precision.ranges import extremes, quietly, ranges
+from conformance.case.files.precision import Calibration
+from conformance.models.precision.ranges import extremes, quietly, ranges
 from tests.kit.models import model_of
 
 EVERYTHING = """

@@ -5,15 +5,15 @@ import math
 
 import pytest
 
-from conformance.checks.alone import believed, fail_replaced
-from conformance.errors import Details, Stopped
-from conformance.records import text
-from conformance.records.death import note_death
-from conformance.records.explanation import fail
-from conformance.records.record import Record, Witness
-from conformance.records.run_file import RunWriter, read_lines
-from conformance.report.record_rows import complete
-from conformance.worker.isolation import Death
+from conformance.cells.alone import believed, fail_replaced
+from conformance.process.errors import Details, Stopped
+from conformance.process.worker.isolation import Death
+from conformance.results.records import text
+from conformance.results.records.death import note_death
+from conformance.results.records.explanation import fail
+from conformance.results.records.record import Record, Witness
+from conformance.results.records.run_file import RunWriter, read_lines
+from conformance.results.report.record_rows import complete
 
 pytestmark = pytest.mark.smoke
 

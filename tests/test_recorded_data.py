@@ -13,13 +13,13 @@ from polygraphy.comparator import RunResults
 from polygraphy.comparator.struct import IterationResult
 from polygraphy.json import save_json
 
-from conformance.case.case_file import load, read
-from conformance.cli import main
+from conformance.case.files.case_file import load, read
+from conformance.case.plan.catalogue import plan
 from conformance.compare.recorded_values import difference
-from conformance.disk.recorded_data import read_recorded
-from conformance.disk.recorded_tensors import Kind, read_interface, read_value
-from conformance.errors import CaseFileError, UserError
-from conformance.plan.catalogue import plan
+from conformance.front.cli import main
+from conformance.process.disk.recorded_data import read_recorded
+from conformance.process.disk.recorded_tensors import TensorKind, read_interface, read_value
+from conformance.process.errors import CaseFileError, UserError
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
@@ -71,7 +71,7 @@ def test_tensors_of_every_type_are_read_as_onnx_reads_them(tmp_path, number, raw
     else:
         tensor = helper.make_tensor("x", number, [len(values)], values)
     (tmp_path / "x.pb").write_bytes(tensor.SerializeToString())
-    name, array = read_value(tmp_path / "x.pb", Kind("tensor"))
+    name, array = read_value(tmp_path / "x.pb", TensorKind("tensor"))
     wanted = numpy_helper.to_array(tensor)
     assert name == "x" and array.shape == wanted.shape
     if number == TensorProto.STRING:
@@ -86,11 +86,11 @@ def test_sequences_optionals_and_maps_are_read(tmp_path):
     (tmp_path / "o.pb").write_bytes(numpy_helper.from_optional(arrays[1], "o").SerializeToString())
     (tmp_path / "e.pb").write_bytes(numpy_helper.from_optional(None, "e").SerializeToString())
     (tmp_path / "m.pb").write_bytes(numpy_helper.from_dict({7: arrays[0], 9: arrays[0]}, "m").SerializeToString())
-    name, value = read_value(tmp_path / "s.pb", Kind("sequence"))
+    name, value = read_value(tmp_path / "s.pb", TensorKind("sequence"))
     assert name == "s" and len(value) == 2 and np.array_equal(value[1], arrays[0])
-    assert np.array_equal(read_value(tmp_path / "o.pb", Kind("optional"))[1], arrays[1])
-    assert read_value(tmp_path / "e.pb", Kind("optional"))[1] is None
-    assert read_value(tmp_path / "m.pb", Kind("map"))[1].keys() == {7, 9}
+    assert np.array_equal(read_value(tmp_path / "o.pb", TensorKind("optional"))[1], arrays[1])
+    assert read_value(tmp_path / "e.pb", TensorKind("optional"))[1] is None
+    assert read_value(tmp_path / "m.pb", TensorKind("map"))[1].keys() == {7, 9}
 
 
 def test_no_bytes_of_a_value_make_more_than_a_sentence(tmp_path):
@@ -103,7 +103,7 @@ def test_no_bytes_of_a_value_make_more_than_a_sentence(tmp_path):
                 spoilt[place] = rng.integers(256)
             file.write_bytes(spoilt[: rng.integers(1, len(data) + 1)])
             try:
-                read_value(file, Kind(kind))
+                read_value(file, TensorKind(kind))
             except UserError as error:
                 assert str(error).startswith(str(file))
 
@@ -112,11 +112,11 @@ def test_sizes_that_no_memory_holds_are_refused_before_any_is_taken(tmp_path):
     tensor = TensorProto(dims=[2**40, 2**40], data_type=TensorProto.FLOAT, raw_data=b"1234")
     (tmp_path / "x.pb").write_bytes(tensor.SerializeToString())
     with pytest.raises(UserError, match="it has 4 bytes of values"):
-        read_value(tmp_path / "x.pb", Kind("tensor"))
+        read_value(tmp_path / "x.pb", TensorKind("tensor"))
     with (tmp_path / "x.pb").open("wb") as stream:
         stream.truncate(2**31)
     with pytest.raises(UserError, match="larger than 1,024 MiB"):
-        read_value(tmp_path / "x.pb", Kind("tensor"))
+        read_value(tmp_path / "x.pb", TensorKind("tensor"))
 
 
 def test_npz_and_polygraphy_are_read_by_name(tmp_path):

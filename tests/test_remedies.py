@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from conformance.case.case_file import load
-from conformance.plan.catalogue import plan
-from conformance.records import text
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.results.records import text
 from tests.kit.cases import PASSED, verdict, write_case
 from tests.kit.runtimes import wrong_runtime
 

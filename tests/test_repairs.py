@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import main
-from conformance.commands.findings.fix import fix, tell_trial
-from conformance.records.findings import findings
-from conformance.records.record import Record
-from conformance.records.run_file import RunWriter
-from conformance.repairs import trials
-from conformance.repairs.trials import Trials
+from conformance.extras.repairs import trials
+from conformance.extras.repairs.trials import RepairTrials
+from conformance.front.cli import main
+from conformance.front.commands.findings.fix import fix, tell_trial
+from conformance.results.records.findings import findings
+from conformance.results.records.record import Record
+from conformance.results.records.run_file import RunWriter
 from tests.kit.cases import Bench, say, with_symbolic
 from tests.test_sensitivity import PLANTED, PYTHON, with_precision
 from tests.test_smallest import BODY, NET
@@ -133,5 +133,5 @@ def test_what_is_tried_is_shown_while_it_runs(bench, monkeypatch):
 
     monkeypatch.setattr(trials, "Runner", lambda *_: run)
     doing = partial(tell_trial, lambda what, note, since: shown.append((what, note)), "2 of 3")
-    Trials(None, bench.store, doing).record(cell)
+    RepairTrials(None, bench.store, doing).record(cell)
     assert shown == [(f"2 of 3, with a change: {cell.id}", {"stage": "export"})]

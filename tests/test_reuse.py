@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.cluster.coordinator import Made
-from conformance.depends.fingerprint import Fingerprints
-from conformance.plan.catalogue import plan
-from conformance.plugin.options import may_stand
-from conformance.plugin.running import Running
-from conformance.records.run_file import read_run
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.extras.cluster.coordinator import MadeCell
+from conformance.front.plugin.options import may_stand
+from conformance.front.plugin.running import Running
+from conformance.models.kept.fingerprint import Fingerprints
+from conformance.results.records.run_file import read_run
 from tests.kit.cases import QUICK, case_of, load_case, write_case
 from tests.kit.runs import Outcome, run_command, run_suite
 from tests.kit.unrun import UNRUN
@@ -82,7 +82,7 @@ def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_p
     cell = next(plan(load_case(tmp_path, case_of("x * 2"))))
     options: Any = Options(settings, store=None, cases=None)
     running: Any = Running(options, options, lambda text: contextlib.nullcontext())
-    running.clustered = SimpleNamespace(made=lambda cell: Made(cell.id, cell.record(), {}, "elsewhere"))
+    running.clustered = SimpleNamespace(made=lambda cell: MadeCell(cell.id, cell.record(), {}, "elsewhere"))
     here, elsewhere = Fingerprints(settings)(cell), Fingerprints(settings, "elsewhere")(cell)
     assert running(cell)["fingerprint"] == elsewhere != here
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from conformance.draw.draw import Draw
-from conformance.export.float64_model import in_float64
-from conformance.export.rounded_file import ArrayUnits, RoundedSession
-from conformance.export.rounding import Rounding, Units
-from conformance.export.written_out import COMPOSITE, write_out_operators
-from conformance.plan.catalogue import plan
+from conformance.case.draw.draw import Draw
+from conformance.case.plan.catalogue import plan
+from conformance.models.otherwise.rounded_file import ArrayUnits, RoundedSession
+from conformance.models.otherwise.rounding import Rounding, Units
+from conformance.models.reference.float64_model import in_float64
+from conformance.models.reference.written_out import COMPOSITE, write_out_operators
 from conformance.runtimes.onnxreference import ReferenceSession
 from tests.kit.cases import load_case
 from tests.kit.judging import verifying_cell

@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from conformance.draw.draw import Draw
-from conformance.export.rounded_run import rounds
-from conformance.export.rounding import Rounding
+from conformance.case.draw.draw import Draw
+from conformance.models.otherwise.rounded_run import rounds
+from conformance.models.otherwise.rounding import Rounding
 from tests.kit.cases import case_of, say
 from tests.kit.judging import judged, verifying
 from tests.kit.modules import net_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import parser, save
 
-from conformance.checks import verify_converted
+from conformance.judge import verify_converted
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from tests.kit.cases import verdict
 from tests.kit.modules import net_of

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
-from conformance.precision.int8_rules import broken, unfaithful
+from conformance.models.precision.int8_rules import broken, unfaithful
 
 pytestmark = pytest.mark.smoke
 

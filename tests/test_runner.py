@@ -5,14 +5,14 @@ import time
 import numpy as np
 import pytest
 
-from conformance.checks.runner import Runner
-from conformance.checks.stages import Stages
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
 from conformance.compare.judges import Right, defaults_for
-from conformance.errors import Stopped, Unavailable
-from conformance.plan.settings import Settings
-from conformance.records.explanation import fail
-from conformance.worker.progress_note import Progress
-from conformance.worker.warm import new_worker
+from conformance.models.stages import Stages
+from conformance.process.errors import Stopped, Unavailable
+from conformance.process.worker.progress_note import Progress
+from conformance.process.worker.warm import new_worker
+from conformance.results.records.explanation import fail
 from tests.kit.cases import case_of, say
 from tests.kit.modules import net_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance import HOME
-from conformance.records import text
+from conformance.results.records import text
 from conformance.runtimes import opener, registry
 from tests.kit.runs import run_suite
 
@@ -58,9 +58,14 @@ def test_no_other_module_lists_runtimes():
         if lists_runtimes(node)
     ]
     # The first chooses what a case runs that names no runtime; the second lists the keys of a case, two of which are
-    # the settings of a runtime; the third is the table itself, with the providers of ONNX Runtime; the fourth lists
-    # packages whose files every case depends on.
-    assert listing == ["case/declaration.py", "depends/inventory.py", "runtimes/registry.py", "worker/uses/whose.py"]
+    # the settings of a runtime; the third lists packages whose files every case depends on; the fourth is the table
+    # itself, with the providers of ONNX Runtime.
+    assert listing == [
+        "case/files/declaration.py",
+        "models/kept/inventory.py",
+        "process/worker/uses/whose.py",
+        "runtimes/registry.py",
+    ]
 
 
 TOYKIT = """

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from conformance.case.case_file import load
-from conformance.checks.run_cell import run_cell
-from conformance.depends.observed_dependencies import Now, Observed
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.models.kept.observed_dependencies import Now, Observed
+from conformance.process.worker.isolation import Worker
+from conformance.results.records.record import Record
 from tests.kit.cases import say, write_case
 from tests.kit.saving import Reaching, reached, saving
 

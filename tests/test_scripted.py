@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from conformance.case.python import Folder
-from conformance.export.module_reference import ModuleReference
+from conformance.case.files.python import Folder
+from conformance.models.reference.module_reference import ModuleReference
 from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.modules import net_of
 

@@ -4,12 +4,12 @@ import numpy as np
 import onnx
 import pytest
 
-from conformance.case.case_file import load
-from conformance.checks import conversion
-from conformance.plan.catalogue import plan
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.models import conversion
 from conformance.runtimes import registry
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
-from conformance.verdict.loss import LITERAL
+from conformance.runtimes.registry import LITERAL
 from tests.kit.cases import PASSED, load_case, say, verdict
 from tests.kit.models import model_of
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime

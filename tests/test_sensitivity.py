@@ -9,10 +9,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from benchmarks.culprits.plant import Planted
-from conformance import cli
-from conformance.precision import convert
-from conformance.records.record import Record
-from conformance.sensitivity.ranking import Ranking, candidates, rank
+from conformance.extras.sensitivity.ranking import Ranking, candidates, rank
+from conformance.front import cli
+from conformance.models.precision import convert
+from conformance.results.records.record import Record
 from tests.kit import networks
 from tests.kit.cases import PASSED, Bench, say, verdict, write_case
 from tests.kit.planting import wrapping
@@ -75,7 +75,7 @@ class Conversion:
     """What a fidelity cell converted, and from what."""
 
     record: Record
-    given: convert.Source
+    given: convert.ConversionSource
     model: Any
     batches: list[dict[str, Any]]
     steps: list[tuple[int, int, str]] = field(default_factory=list)

@@ -5,8 +5,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conformance.export.carried_types import carry
-from conformance.plan.catalogue import plan
+from conformance.case.plan.catalogue import plan
+from conformance.models.reference.carried_types import carry
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from tests.kit.cases import load_case, say
 

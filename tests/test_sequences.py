@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from conformance import cli
-from conformance.records.run_file import read_run
+from conformance.front import cli
+from conformance.results.records.run_file import read_run
 from tests.kit.cases import PASSED, say, verdict, with_symbolic, write_case
 from tests.kit.modules import net_of
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime

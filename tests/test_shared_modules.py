@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.case.case_file import load
-from conformance.case.python import Folder
-from conformance.checks.prepared import prepare
-from conformance.checks.run_cell import run_cell
-from conformance.plan.catalogue import plan
-from conformance.plan.settings import Settings
-from conformance.worker.progress_note import Progress
+from conformance.case.files.case_file import load
+from conformance.case.files.python import Folder
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.models.prepared import prepare
+from conformance.process.worker.progress_note import Progress
 
 PYTHON = """
 import torch

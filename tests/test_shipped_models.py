@@ -8,13 +8,13 @@ import torch
 from onnx import ModelProto, save
 
 import conformance
-from conformance.case.case_file import load
-from conformance.checks.run_cell import run_cell
-from conformance.plan.catalogue import plan
-from conformance.plan.settings import Settings
-from conformance.records import text
-from conformance.records.record import Record
-from conformance.worker.progress_note import Progress
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.process.worker.progress_note import Progress
+from conformance.results.records import text
+from conformance.results.records.record import Record
 from tests.kit.cases import problems_of, write_case
 from tests.kit.models import model_of
 from tests.kit.modules import net_of

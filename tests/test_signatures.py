@@ -6,7 +6,7 @@ Every module weighs its inputs differently, so that two names that change places
 import pytest
 import torch
 
-from conformance.export import exporters
+from conformance.models.exporters import exporters
 from tests.kit.cases import PASSED, case_of, say, verdict
 
 PYTHON = """

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from conformance.baseline import accept
-from conformance.depends.dependency_files import needs
-from conformance.plan.catalogue import Selection, read_suite
-from conformance.plan.cell import Cell
-from conformance.records import matrix, text
-from conformance.records.brief import brief
-from conformance.records.run_file import RunWriter
+from conformance.case.plan.catalogue import Selection, read_suite
+from conformance.case.plan.cell import Cell
+from conformance.models.kept.dependency_files import needs
+from conformance.results.baseline import accept
+from conformance.results.records import matrix, text
+from conformance.results.records.brief import brief
+from conformance.results.records.run_file import RunWriter
 from tests.kit.runs import Outcome, run_suite
 from tests.kit.unrun import UNRUN
 from tests.report.support import mixed, record

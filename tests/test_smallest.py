@@ -13,17 +13,17 @@ import pytest
 
 from benchmarks.culprits.plant import Planted
 from benchmarks.culprits.planting import kernel
-from conformance.bundle.bundle_layout import Bundle
-from conformance.bundle.replay_bundle import replay
-from conformance.checks import accuracy
-from conformance.checks.reduce.model_script import MOST_LINES, issue, script, shows
-from conformance.checks.reduce.model_search import fewest, simplified
-from conformance.checks.reduce.model_trial import Failure, Trials, difference, divides_by_zero
-from conformance.checks.smallest import reference_values
-from conformance.explain.search import OutOfTime
-from conformance.onnxgraph.cut import Cut, Cutter
-from conformance.records.record import Record
+from conformance.cells import accuracy
+from conformance.cells.replay.replay_bundle import replay
+from conformance.diagnose.search import OutOfTime
+from conformance.diagnose.smallest.model_script import MOST_LINES, issue, script, shows
+from conformance.diagnose.smallest.model_search import fewest, simplified
+from conformance.diagnose.smallest.model_trial import ModelFailure, ModelTrials, difference, divides_by_zero
+from conformance.diagnose.smallest.smallest import reference_values
+from conformance.models.bundle.bundle_layout import Bundle
+from conformance.results.records.record import Record
 from conformance.runtimes import opener
+from conformance.runtimes.onnxgraph.cut import Cut, Cutter
 from tests.kit.cases import Bench, details, say, verdict
 from tests.kit.planting import planted, wrapping
 from tests.optimizer import models
@@ -37,15 +37,15 @@ def cutter_of(whole: onnx.ModelProto, x: Any, folder: Path) -> Cutter:
     return Cutter(whole, reference_values(whole, UNOPTIMIZED, (), {"x": x}, 60.0, folder))
 
 
-def trials(*passes: str, alone: bool = False) -> Trials:
-    return Trials(Failure("values", UNOPTIMIZED, 1e-3, passes=passes), float("inf"), alone=alone)
+def trials(*passes: str, alone: bool = False) -> ModelTrials:
+    return ModelTrials(ModelFailure("values", UNOPTIMIZED, 1e-3, passes=passes), float("inf"), alone=alone)
 
 
-class Needing(Trials):
+class Needing(ModelTrials):
     """Trials in which just those models fail that have certain nodes, by their names."""
 
     def __init__(self, *needs: str, most: int = 10**6) -> None:
-        super().__init__(Failure("values", UNOPTIMIZED, 1e-3), float("inf"), alone=False)
+        super().__init__(ModelFailure("values", UNOPTIMIZED, 1e-3), float("inf"), alone=False)
         self._needs, self._most = {*needs}, most
 
     def fails(self, cut: Cut | None) -> bool:
@@ -73,7 +73,7 @@ def test_what_is_cut_has_the_references_inputs_constants_and_sinks(tmp_path):
     np.testing.assert_allclose(cut.feeds["mean"], models.normal(3, 8).mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
-def found_in(length: int, tried: Trials, folder: Path) -> tuple[list[str], bool] | None:
+def found_in(length: int, tried: ModelTrials, folder: Path) -> tuple[list[str], bool] | None:
     """The names of the nodes that are left of a chain, and whether the search came to its end."""
     cutter = cutter_of(chain(length), normal(2, 3), folder)
     found = fewest(cutter, tried)
@@ -197,7 +197,7 @@ def test_a_model_that_a_script_would_not_hold_lies_beside_it(tmp_path):
     whole = model([node("MatMul", "x w", "p"), node("Sin", "p", "y")], [3, 40], {"w": weights})
     cut = cutter_of(whole, normal(3, 40), tmp_path).of([0, 1])
     assert cut is not None
-    text = script(cut, Failure("values", UNOPTIMIZED, 1e-3), [normal(3, 40)])
+    text = script(cut, ModelFailure("values", UNOPTIMIZED, 1e-3), [normal(3, 40)])
     assert text is not None and "model.onnx" in text and text.count("\n") <= MOST_LINES
 
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conformance.checks.reduce.model_script import MOST_LINES
-from conformance.checks.runner import Runner
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.records.run_file import validated
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.diagnose.smallest.model_script import MOST_LINES
+from conformance.results.records.record import Record
+from conformance.results.records.run_file import validated
 from tests.kit.cases import Bench, case_of, details, module_of, say, verdict, with_symbolic
 from tests.kit.warm_python import warm_python
 

@@ -10,10 +10,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from conformance import HOME
-from conformance.export.state import byte_count, checksums, fingerprint
-from conformance.records import coverage_totals
-from conformance.records.death import note_death
-from conformance.worker.isolation import Death
+from conformance.models.reference.state import byte_count, checksums, fingerprint
+from conformance.process.worker.isolation import Death
+from conformance.results.records import coverage_totals
+from conformance.results.records.death import note_death
 from tests.kit.cases import PASSED, module_of, say, verdict
 from tests.kit.modules import net_of
 from tests.test_record import record as recorded
@@ -82,7 +82,7 @@ def test_any_state_has_a_fingerprint_that_is_its_own(pair):
 def test_a_fingerprint_is_the_same_in_every_process():
     held = {"words": {f"word{number}" for number in range(20)}, "tensor": by_channel(FLOATS), "dtype": torch.qint8}
     script = (
-        "import pickle, sys, torch\nfrom conformance.export.state import fingerprint\n"
+        "import pickle, sys, torch\nfrom conformance.models.reference.state import fingerprint\n"
         "held = pickle.load(sys.stdin.buffer)\n"
         "Holding = type('Holding', (torch.nn.Module,), {'get_extra_state': lambda self: held})\n"
         "print(fingerprint(Holding()))"
@@ -135,7 +135,7 @@ def test_a_run_says_of_which_case_coverage_is_not_known_and_why():
 
 
 @pytest.mark.parametrize("innermost, fault", [
-    (HOME / "export" / "state.py", "harness"), (HOME / "runtimes" / "onnxruntime.py", "case"),
+    (HOME / "models" / "reference" / "state.py", "harness"), (HOME / "runtimes" / "onnxruntime.py", "case"),
     ("/elsewhere/torch/nn/module.py", "case"),
 ])  # fmt: skip
 def test_a_crash_in_the_suites_own_frame_is_the_harness_fault(tmp_path, innermost, fault):

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from conformance import cli
-from conformance.checks.models import CellRun
-from conformance.disk import stores
-from conformance.disk.locks import exclusive
-from conformance.disk.onnx_models import Serialized
-from conformance.disk.stores import DAY, bytes_of, leave, make, size_of, tidy
-from conformance.errors import UserError
-from conformance.export.graph import Facts
-from conformance.export.model_store import Store
-from conformance.plan.settings import Settings
-from conformance.worker import uses
+from conformance.case.plan.settings import Settings
+from conformance.front import cli
+from conformance.models.cell_run import CellRun
+from conformance.models.exporters.graph import Facts
+from conformance.models.kept.model_store import Store
+from conformance.process.disk import stores
+from conformance.process.disk.locks import exclusive
+from conformance.process.disk.onnx_models import Serialized
+from conformance.process.disk.stores import DAY, bytes_of, leave, make, size_of, tidy
+from conformance.process.errors import UserError
+from conformance.process.worker import uses
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, Bench, case_of, details, say, verdict
 from tests.kit.processes import PLENTY
@@ -161,10 +161,10 @@ def test_a_full_disk_under_the_case_or_the_exporter_is_the_fault_of_the_host(ben
 PROCESS = """
 import json, random, sys
 from pathlib import Path
-from conformance.disk.stores import leave, tidy
-from conformance.disk.onnx_models import Serialized
-from conformance.export.graph import Facts
-from conformance.export.model_store import Store
+from conformance.process.disk.stores import leave, tidy
+from conformance.process.disk.onnx_models import Serialized
+from conformance.models.exporters.graph import Facts
+from conformance.models.kept.model_store import Store
 FACTS = Facts(17, {"ai.onnx": 17}, {"Sin": 1}, {"x": [3]}, {"y": [3]}, {"x": "float32"}, 0, 0, "aa", "bb")
 folder, seed = Path(sys.argv[1]), int(sys.argv[2])
 chance, hits = random.Random(seed), 0
@@ -200,7 +200,8 @@ def test_processes_may_put_get_and_drop_the_same_models_at_a_time(tmp_path):
 
 def another_process(folder: Path) -> subprocess.Popen[str]:
     """A process that uses a store until its input ends."""
-    code = "import sys; from pathlib import Path; from conformance.disk.stores import use; use(Path(sys.argv[1]));"
+    code = "import sys; from pathlib import Path; from conformance.process.disk.stores import use;"
+    code += " use(Path(sys.argv[1]));"
     process = subprocess.Popen(
         [sys.executable, "-c", f"{code} print('uses', flush=True); sys.stdin.read()", str(folder)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

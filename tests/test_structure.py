@@ -5,11 +5,11 @@ import textwrap
 import onnx
 import pytest
 
-from conformance.case.case_file import load
-from conformance.case.python import Folder
-from conformance.depends.inventory import said
-from conformance.export.module_reference import ModuleReference
-from conformance.plan.catalogue import plan
+from conformance.case.files.case_file import load
+from conformance.case.files.python import Folder
+from conformance.case.plan.catalogue import plan
+from conformance.models.kept.inventory import said
+from conformance.models.reference.module_reference import ModuleReference
 from tests.kit.cases import PASSED, load_case, problems_of, say, verdict, with_symbolic
 from tests.kit.modules import net_of
 

@@ -13,46 +13,46 @@ import numpy as np
 import onnx
 import pytest
 
-from conformance.bundle.bundle_layout import write_set
-from conformance.case.case_file import load
-from conformance.case.must_hold import OutputTolerance, PrecisionTolerance
-from conformance.case.precision import Calibration
-from conformance.case.python import Folder
-from conformance.case.recipe import recipe
-from conformance.cluster.admission import Admission, asked
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.draw.example import given
+from conformance.case.draw.shapes import boundary_sizes
+from conformance.case.draw.simplest import simplest
+from conformance.case.files.case_file import load
+from conformance.case.files.must_hold import OutputTolerance, PrecisionTolerance
+from conformance.case.files.precision import Calibration
+from conformance.case.files.python import Folder
+from conformance.case.files.recipe import recipe
+from conformance.case.plan.catalogue import Selection, plan, read_suite, unmatched
+from conformance.case.plan.expected import declared
+from conformance.case.plan.rerun_command import command
 from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
 from conformance.compare.judges import Right, Tolerances
 from conformance.compare.tolerance import Comparison, Tolerance, Worst
-from conformance.depends.observed_dependencies import Observed
-from conformance.disk.onnx_models import Serialized
-from conformance.draw.draw import Draw, Maker
-from conformance.draw.shapes import boundary_sizes
-from conformance.draw.simplest import simplest
-from conformance.export.graph import read
-from conformance.export.model_store import key
-from conformance.export.module_reference import ModuleReference
-from conformance.export.output_layout import names_of_tensor
-from conformance.export.rounding import bits_of
-from conformance.mutants.probe import differs, run_of
-from conformance.plan.catalogue import Selection, plan, read_suite, unmatched
-from conformance.plan.expected import declared
-from conformance.plan.rerun_command import command
-from conformance.plugin.gating import Gating
-from conformance.precision import fp16, int8
-from conformance.precision.ranges import extremes, ranges
-from conformance.records import matrix
-from conformance.records.environment import environment
-from conformance.records.explanation import NodeByNode
-from conformance.records.record import Record, Witness
-from conformance.records.settle import Expectation, settle
-from conformance.repairs.trials import Trials
+from conformance.diagnose.nodes.blame import outcome_of
+from conformance.diagnose.nodes.node_walk import NodePlace, Walked, decided
+from conformance.diagnose.nodes.other_runtime import Asked, ask
+from conformance.extras.cluster.admission import Admission, asked
+from conformance.extras.mutants.probe import differs, run_of
+from conformance.extras.repairs.trials import RepairTrials
+from conformance.front.plugin.gating import Gating
+from conformance.judge.comparer import WrongAnswer, count
+from conformance.models.bundle.bundle_layout import write_set
+from conformance.models.exporters.graph import read
+from conformance.models.kept.model_store import key
+from conformance.models.kept.observed_dependencies import Observed
+from conformance.models.otherwise.rounding import bits_of
+from conformance.models.precision import fp16, int8
+from conformance.models.precision.ranges import extremes, ranges
+from conformance.models.reference.module_reference import ModuleReference
+from conformance.models.reference.output_layout import names_of_tensor
+from conformance.process.disk.onnx_models import Serialized
+from conformance.results.records import matrix
+from conformance.results.records.environment import environment
+from conformance.results.records.explanation import NodeByNode
+from conformance.results.records.record import Record, Witness
+from conformance.results.records.settle import Expectation, settle
 from conformance.runtimes.onnxruntime import open_literal
-from conformance.verdict.blame import outcome_of
-from conformance.verdict.comparer import WrongAnswer, count
-from conformance.verdict.example import given
-from conformance.verdict.node_walk import Place, Walked, decided
-from conformance.verdict.other_runtime import Asked, ask
 from tests.kit.cases import case_of, load_case, problems_of, say, write_case
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
@@ -221,7 +221,7 @@ def test_a_witness_that_lacks_something_abstains(tmp_path):
 
 
 def test_where_nobody_computes_some_nodes_a_node_that_parts_leaves_the_fault_open():
-    parts, unknown = (Place(name, "Mul", None, how) for name, how in (("a", "parts"), ("b", "open")))
+    parts, unknown = (NodePlace(name, "Mul", None, how) for name, how in (("a", "parts"), ("b", "open")))
     walked = Walked(first=[1], second=[2], parted=[parts], open=[unknown])
     assert decided(walked, lambda outputs: True, "compare") == NodeByNode("open", parts.as_dict())
     walked.open = []
@@ -425,7 +425,7 @@ def test_a_mutant_whose_outputs_have_another_dtype_differs(bench, tmp_path):
 def test_a_change_with_which_one_cell_still_fails_is_no_fix(bench, worker):
     cells = bench.cells(case_of("x * 2", *ONE, "graph: {nodes: {Nowhere: 1}}"))
     passing = [cell for cell in cells if cell.check == "accuracy"]
-    trials = Trials(worker, bench.store)
+    trials = RepairTrials(worker, bench.store)
     assert trials.shown(passing) is not None
     assert trials.shown([*passing, *(cell for cell in cells if cell.check == "export")]) is None
 
@@ -460,8 +460,7 @@ def test_a_worker_stands_for_a_package_in_the_version_that_a_case_needs_alone():
 def test_what_was_measured_under_another_version_has_another_key(tmp_path):
     (tmp_path / "numpy-0.1.dist-info").mkdir()
     (tmp_path / "numpy-0.1.dist-info" / "METADATA").write_text("Name: numpy\nVersion: 0.1\n", encoding="utf-8")
-    code = (
-        "import sys; sys.path[:0] = sys.argv[1:]; from conformance.depends.fingerprint import suite; print(suite())"
-    )
+    code = "import sys; sys.path[:0] = sys.argv[1:]\n"
+    code += "from conformance.models.kept.fingerprint import suite; print(suite())"
     found = [subprocess.check_output([sys.executable, "-c", code, *more]) for more in ([], [], [str(tmp_path)])]
     assert found[0] == found[1] != found[2]

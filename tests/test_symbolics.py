@@ -16,7 +16,7 @@ from torch.onnx import errors, register_custom_op_symbolic
 from torch.onnx._internal.torchscript_exporter import registration
 from torch.onnx.symbolic_helper import parse_args
 
-from conformance.export.symbolics import changed_since, registered, snapshot
+from conformance.models.exporters.symbolics import changed_since, registered, snapshot
 
 X = torch.linspace(-2, 2, 6).reshape(2, 3)
 UNSUPPORTED = errors.UnsupportedOperatorError

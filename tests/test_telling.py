@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from conformance.commands.watch.watch_loop import Telling
-from conformance.records import text
-from conformance.records.explanation import bears_out
-from conformance.verdict.blame import shown
+from conformance.compare.shown import shown
+from conformance.front.commands.watch.watch_loop import Telling
+from conformance.results.records import text
+from conformance.results.records.explanation import bears_out
 from tests.report.support import record
 
 

@@ -7,12 +7,12 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from conformance.arrays import in_dtype_of, same
-from conformance.case.case_file import load
-from conformance.cli import main
-from conformance.draw.draw import Draw, Maker
-from conformance.draw.texts import HARD, NUMERALS, words_of
-from conformance.plan.catalogue import plan
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.draw.texts import HARD, NUMERALS, words_of
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.front.cli import main
+from conformance.process.arrays import in_dtype_of, same
 from conformance.runtimes import openvino
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of

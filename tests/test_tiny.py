@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from conformance.case.case_file import load
-from conformance.draft.case_text import as_text
-from conformance.draft.drafting import Request
-from conformance.draft.tiny import HEADS, LAYERS, SIDE, WIDTH, WORDS, draft_tiny, reduced
-from conformance.errors import Stopped
+from conformance.case.files.case_file import load
+from conformance.extras.draft.case_text import as_text
+from conformance.extras.draft.drafting import Request
+from conformance.extras.draft.tiny import HEADS, LAYERS, SIDE, WIDTH, WORDS, draft_tiny, reduced
+from conformance.process.errors import Stopped
 from tests.kit.runs import run_command
 
 EVERY = {"words", "layers", "experts", "width", "side"}
@@ -85,7 +85,7 @@ def test_a_module_is_made_as_small_as_it_can_be(tmp_path, module, given, made):
 
 def test_what_has_no_numbers_that_are_known_stays_as_it_is_unless_it_is_large(tmp_path, monkeypatch):
     assert tiny(tmp_path, "own.Plain") == {}
-    monkeypatch.setattr("conformance.draft.tiny.MOST_WEIGHTS", 100)
+    monkeypatch.setattr("conformance.extras.draft.tiny.MOST_WEIGHTS", 100)
     with pytest.raises(Stopped, match="weights as small as it could be made"):
         tiny(tmp_path, "own.Stack")
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, save
 
-from conformance.case.case_file import load
-from conformance.onnxgraph.random_nodes import random_nodes
-from conformance.onnxgraph.value_free import value_free
-from conformance.plan.catalogue import plan
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
 from conformance.runtimes import opener
+from conformance.runtimes.onnxgraph.random_nodes import random_nodes
+from conformance.runtimes.onnxgraph.value_free import value_free
 from conformance.runtimes.unsupported import refusal, sentence
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of

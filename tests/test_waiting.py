@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conformance.plugin.saying import Waiting
+from conformance.front.plugin.saying import Waiting
 from tests.kit.cases import say, write_case
 from tests.kit.runs import ROOT, clean_environment, run_suite
 from tests.kit.unrun import UNRUN
@@ -34,7 +34,7 @@ SLOW = """
             return torch.abs(x)
 """
 SOON = """
-from conformance.plugin import pooled, saying, saying
+from conformance.front.plugin import pooled, saying, saying
 usual = saying.SLOW_SECONDS, saying.IN_LOG
 def put(slow, in_log):
     pooled.SLOW_SECONDS = saying.SLOW_SECONDS = saying.SLOW_SECONDS = slow
@@ -46,7 +46,7 @@ def pytest_unconfigure():
 """
 LOOKING = """
 import time
-from conformance.depends import fingerprint
+from conformance.models.kept import fingerprint
 stated = fingerprint.stated
 def slowly(case):
     time.sleep(1.5)

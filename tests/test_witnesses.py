@@ -15,10 +15,10 @@ import pytest
 from benchmarks.culprits.edits import behind, times
 from benchmarks.culprits.plant import Planted
 from benchmarks.culprits.planting import kernel
-from conformance.records import text
+from conformance.diagnose.nodes import blame, other_runtime
+from conformance.process.worker import aside
+from conformance.results.records import text
 from conformance.runtimes import onnxreference, onnxruntime, openvino, registry
-from conformance.verdict import blame, other_runtime
-from conformance.worker import aside
 from tests.kit.cases import PASSED, case_of, details, say, verdict
 from tests.kit.models import model_of
 from tests.kit.planting import planted, wrapping

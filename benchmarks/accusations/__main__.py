@@ -9,7 +9,7 @@ from benchmarks.accusations.looked_at import judge, verdict_of
 from benchmarks.accusations.page import QUICK, rows_of, write_section
 from benchmarks.accusations.run import PROCESSES, SEEDS, study
 from benchmarks.common import table, where
-from conformance.records.text import failure
+from conformance.results.records.text import failure
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from benchmarks.accusations.looked_at import Entry, Judged, judge, verdict_of
 from benchmarks.accusations.run import REPEATED, ROOT, SEEDS, Red, Study, study
 from benchmarks.common import Row, table
 from benchmarks.published import sections
-from conformance.case.words import REGIMES, SPECIALS
+from conformance.results.records.words import REGIMES, SPECIALS
 
 PAGE = ROOT / "docs" / "evidence" / "accusations.md"
 LEAST = {"usual": 400, "open": 200}

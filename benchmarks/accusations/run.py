@@ -23,15 +23,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from conformance.case.case_file import case_files, load
-from conformance.case.declaration import Case
-from conformance.checks.runner import Runner
-from conformance.mutants.study import hasty_worker
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
+from conformance.case.files.case_file import case_files, load
+from conformance.case.files.declaration import Case
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.extras.mutants.study import hasty_worker
+from conformance.process.worker.isolation import Worker
+from conformance.results.records.record import Record
 
 ROOT = Path(__file__).parents[2]
 INDEX = "index.json"

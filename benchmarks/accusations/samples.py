@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from conformance.case.words import REGIMES
+from conformance.results.records.words import REGIMES
 
 SLOW = ("ConvTranspose3d",)
 """Classes whose cases have one shape: onnx's evaluator takes seconds for an example."""

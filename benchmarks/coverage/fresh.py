@@ -216,7 +216,7 @@ def exported_with(defect: str) -> Planting:
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
-        from conformance.checks import models
+        from conformance.models import cell_run as models
 
         original: Callable[..., Any] = vars(models)["export"]
 

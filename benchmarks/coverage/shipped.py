@@ -15,11 +15,11 @@ from unittest import mock
 
 from benchmarks.common import Timings, in_turn
 from benchmarks.planted import ROOT
-from conformance.case.declaration import Case
-from conformance.mutants.study import hasty_worker
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.worker.isolation import Death, Worker
+from conformance.case.files.declaration import Case
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.extras.mutants.study import hasty_worker
+from conformance.process.worker.isolation import Death, Worker
 
 QUICK = "softmax"
 SMALL = (
@@ -47,7 +47,7 @@ class Share:
 
 @functools.cache
 def cases() -> dict[str, Case]:
-    from conformance.case.case_file import case_files, load
+    from conformance.case.files.case_file import case_files, load
 
     return {case.name: case for file in case_files([ROOT / "cases"]) for case in load(file)}
 
@@ -55,9 +55,9 @@ def cases() -> dict[str, Case]:
 @functools.cache
 def shares(quick: bool) -> list[Share]:
     """Of the cell of each case that answers for what its comparison shows."""
-    from conformance.checks.coverage import answers
-    from conformance.mutants.study import record_of
-    from conformance.plan.catalogue import plan
+    from conformance.case.plan.catalogue import plan
+    from conformance.cells.coverage import answers
+    from conformance.extras.mutants.study import record_of
 
     found = []
     with tempfile.TemporaryDirectory() as folder, hasty_worker() as worker:
@@ -99,7 +99,7 @@ def costs(quick: bool) -> list[tuple[str, bool, Timings]]:
 
 
 def _cells(case: Case) -> Iterator[Cell]:
-    from conformance.plan.catalogue import plan
+    from conformance.case.plan.catalogue import plan
 
     for cell in plan(case):
         if cell.runtime in (None, "onnxruntime") and not cell.converted and cell.check in ("export", "accuracy"):
@@ -118,8 +118,8 @@ def _seconds(worker: Worker, cells: Sequence[Cell], store: Path, asks: bool) -> 
 
 def run_case(progress: Any, cells: Sequence[Cell], settings: Settings, asks: bool) -> float:
     """In a worker: the seconds that the cells of a case take, with or without asking what is seen of the module."""
-    from conformance.checks import accuracy
-    from conformance.checks.run_cell import run_cell
+    from conformance.cells import accuracy
+    from conformance.cells.run_cell import run_cell
 
     def quiet(*arguments: Any) -> None:
         """Asks nothing."""

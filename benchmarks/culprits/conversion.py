@@ -105,7 +105,9 @@ def plants() -> Iterator[Plant]:
             yield _plant(f"{name}, {precision}", precision, after_conversion(edit), case)
     for name, precision, edit in EARLY:
         yield _plant(f"{name}, {precision}", precision, converted(edit))
-    broken = raising("conformance.precision.fp16.convert", lambda: RuntimeError("planted: the converter is broken"))
+    broken = raising(
+        "conformance.models.precision.fp16.convert", lambda: RuntimeError("planted: the converter is broken")
+    )
     yield _plant("the converter raises, fp16", "fp16", broken)
 
 

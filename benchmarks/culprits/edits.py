@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -67,12 +67,12 @@ DISKS = [
     ("No space left on device", errno.ENOSPC), ("Read-only file system", errno.EROFS),
     ("Disk quota exceeded", errno.EDQUOT),
 ]  # fmt: skip
-STORE, EXPORT = "conformance.export.model_store.Store.put", "conformance.checks.models.export"
+STORE, EXPORT = "conformance.models.kept.model_store.Store.put", "conformance.models.cell_run.export"
 OPENER = "conformance.runtimes.onnxruntime.open_optimized"
 CONVERTING = {
     "no space for a model to be converted": disk(*DISKS[0], "onnx.save"),
-    "no folder for temporary files": raising("conformance.precision.convert.ranges", _without_a_folder),
-    "the process is killed while it converts": _killed_at("conformance.precision.convert.convert"),
+    "no folder for temporary files": raising("conformance.models.precision.convert.ranges", _without_a_folder),
+    "the process is killed while it converts": _killed_at("conformance.models.precision.convert.convert"),
 }
 
 

@@ -54,7 +54,7 @@ class Plant:
     check: str = "accuracy"
     precision: str = "fp32"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of ``plan.settings.Settings``."""
+    """Of ``case.plan.settings.Settings``."""
     memory_gib: float | None = None
     """What its worker may take; None for the default."""
     timeout: float = 90.0

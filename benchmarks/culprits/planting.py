@@ -23,7 +23,7 @@ def exported(edit: Edit) -> Planting:
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
-        from conformance.checks import models
+        from conformance.models import cell_run as models
 
         original: Callable[..., Any] = vars(models)["export"]
 
@@ -43,7 +43,7 @@ def exporting(change: Callable[[Any], None]) -> Planting:
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
-        from conformance.checks import models
+        from conformance.models import cell_run as models
 
         original: Callable[..., Any] = vars(models)["export"]
 
@@ -174,7 +174,7 @@ def converted(edit: Edit) -> Planting:
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
-        from conformance.precision import fp16, int8
+        from conformance.models.precision import fp16, int8
 
         def changed(original: Callable[..., Any]) -> Callable[..., Any]:
             def convert(*arguments: Any) -> Any:
@@ -198,7 +198,7 @@ def after_conversion(edit: Edit) -> Planting:
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
-        from conformance.precision import convert
+        from conformance.models.precision import convert
 
         original = convert.convert
 
@@ -273,8 +273,8 @@ def pytorch(operator: str, wrong: Callable[..., Any], right: Callable[..., Any])
 @contextlib.contextmanager
 def saturating(planted: Planted) -> Iterator[None]:
     """ONNX Runtime gives half of what is right for a model of 8 bits, but with the switch for wider sums."""
+    from conformance.diagnose.nodes import saturation
     from conformance.runtimes import onnxruntime
-    from conformance.verdict import saturation
 
     original = onnxruntime.open_optimized
 

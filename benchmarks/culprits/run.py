@@ -21,11 +21,11 @@ from benchmarks.common import run_python
 from benchmarks.culprits import cases, conversion, doors, exporter, host, kernels, optimizer, real, reference
 from benchmarks.culprits.plant import Culprit, Plant, Planted, Written
 from benchmarks.culprits.score import Verdict, named, verdict
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.location import places_of
-from conformance.records.record import Record
-from conformance.worker.isolation import Death, Worker
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.process.worker.isolation import Death, Worker
+from conformance.results.records.location import places_of
+from conformance.results.records.record import Record
 
 ROOT = Path(__file__).parent.parent.parent
 PARTS = 2
@@ -134,12 +134,14 @@ def _how_sound(worker: Worker, plant: Plant, folder: Path) -> str:
 
 def _worker(memory_gib: float | None = None) -> Worker:
     """A worker whose failing cells look for a small example for a second at most."""
-    return Worker(["conformance.worker.preload", "conformance.worker.preload_dynamo"], memory_gib, _prepare)
+    return Worker(
+        ["conformance.process.worker.preload", "conformance.process.worker.preload_dynamo"], memory_gib, _prepare
+    )
 
 
 def _prepare() -> None:
-    from conformance.checks import explain_failure
-    from conformance.worker.warm import prepare_process
+    from conformance.diagnose import explain_failure
+    from conformance.process.worker.warm import prepare_process
 
     prepare_process()
     explain_failure.SHRINK_SECONDS = 1.0
@@ -153,7 +155,7 @@ def record_of(
 
     Return its record, and whether the defect was met, which it was if it ended the process.
     """
-    from conformance.checks.runner import died
+    from conformance.cells.runner import died
 
     cell = cell_of(plant, written, folder)
     settings = Settings(store=folder / "store", smallest=smallest, **plant.settings)
@@ -172,8 +174,8 @@ def record_of(
 
 def cell_of(plant: Plant, written: Written, folder: Path) -> Cell:
     """The cell that a plant is about, of a case in a folder of its own."""
-    from conformance.case.case_file import load
-    from conformance.plan.catalogue import plan
+    from conformance.case.files.case_file import load
+    from conformance.case.plan.catalogue import plan
 
     folder.mkdir(parents=True)
     body = "\n".join(f"  {line}" for line in written.body.splitlines())
@@ -186,7 +188,7 @@ def cell_of(plant: Plant, written: Written, folder: Path) -> Cell:
 
 def run_planted(progress: Any, cell: Cell, settings: Settings, key: tuple[str, str] | None) -> tuple[Record, bool]:
     """In a worker: the record of a cell with the plant of that culprit and name, or without any."""
-    from conformance.checks.run_cell import run_cell
+    from conformance.cells.run_cell import run_cell
 
     if key is None:
         return run_cell(progress, cell, settings), False

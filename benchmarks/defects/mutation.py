@@ -26,8 +26,8 @@ OWN_TESTS = {
         "test_compare", "test_noise", "test_vacuity", "test_indices", "test_detections", "test_blocks",
         "align/test_parting", "test_sequences", "test_output_names", "test_rounding",
     ),
-    "records/settle.py": ("test_hosts", "test_planted_expectations", "test_record"),
-    "verdict/blame.py": ("test_blame", "test_planted_blame", "test_nodes", "test_witnesses"),
+    "results/records/settle.py": ("test_hosts", "test_planted_expectations", "test_record"),
+    "diagnose/nodes/blame.py": ("test_blame", "test_planted_blame", "test_nodes", "test_witnesses"),
 }  # fmt: skip
 """By files of the package: the tests that are about them, below ``tests/``."""
 MINUTES = 180.0

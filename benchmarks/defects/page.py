@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.common import HEAD, Row
 from benchmarks.defects.listed import Defect, read
 from benchmarks.defects.run import MOST, ROOT, Outcome
-from conformance.records.environment import environment
+from conformance.results.records.environment import environment
 
 PAGE = ROOT / "docs" / "evidence" / "defects.md"
 LEAST = 120

@@ -20,7 +20,7 @@ from benchmarks.defects.copies import Copy, copy_of, digest_of
 from benchmarks.defects.listed import PACKAGE, Defect, DoesNotApply, read
 from benchmarks.defects.reach import Function, Reach
 from benchmarks.defects.warm import Warm
-from conformance.disk.locks import exclusive
+from conformance.process.disk.locks import exclusive
 
 ROOT = Path(__file__).parent.parent.parent
 HOME = ROOT / ".conformance" / "defects"

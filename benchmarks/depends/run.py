@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.depends.surroundings import DEADLINE, LATER, shim
 from benchmarks.depends.way import AFTER, BEFORE, Place, Way
 from benchmarks.depends.ways import rounds, ways
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 from tests.cluster.support import loopback
 
 MODES = ("plain", "reuse", "changed since", "cluster")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conformance.case.case_file import load
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
 
 SOUND = 20
 """Sound cases; each multiplies by a number of its own, so that no two have the same answer."""

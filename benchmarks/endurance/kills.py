@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks.endurance.catalogue import write_hostile, write_sound
 from benchmarks.endurance.processes import marked, seconds_until_gone, start_run
-from conformance.errors import UserError
-from conformance.records.run_file import read_lines
+from conformance.process.errors import UserError
+from conformance.results.records.run_file import read_lines
 
 SECONDS = 3.0
 """In which everything that a killed run had started has to be gone."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.endurance.catalogue import write_sound
 from benchmarks.endurance.processes import start_run
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 
 
 @dataclass

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from benchmarks.endurance.catalogue import cells, write_hostile, write_sound
 from benchmarks.endurance.processes import MARK, descriptors, marked, resident
-from conformance.checks.runner import Runner
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.warm import new_worker
 
 HOSTILE = 0.01
 """The share of cells that do harm."""

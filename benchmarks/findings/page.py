@@ -14,10 +14,10 @@ from benchmarks.common import HEAD, Row
 from benchmarks.culprits.plant import Plant, Written
 from benchmarks.findings.causes import cause_of, plants
 from benchmarks.planted import ROOT, Seen, run_planted, walk
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.findings import Finding, findings
-from conformance.records.record import Record
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.results.records.findings import Finding, findings
+from conformance.results.records.record import Record
 
 PAGE = ROOT / "docs" / "evidence" / "findings.md"
 TABLE = "benchmarks.findings.causes"
@@ -76,8 +76,8 @@ def study(quick: bool) -> list[Seen]:
 
 def all_cells(plant: Plant, written: Written, folder: Path) -> list[Cell]:
     """The cells of a case that have the check of its plant; of the sound form the first."""
-    from conformance.case.case_file import load
-    from conformance.plan.catalogue import plan
+    from conformance.case.files.case_file import load
+    from conformance.case.plan.catalogue import plan
 
     folder.mkdir(parents=True, exist_ok=True)
     body = "\n".join(f"  {line}" for line in written.body.splitlines())
@@ -90,7 +90,7 @@ def all_cells(plant: Plant, written: Written, folder: Path) -> list[Cell]:
 
 def run_only(progress: Any, cell: Cell, settings: Settings, key: tuple[str, str] | None) -> tuple[Record, bool]:
     """``run_planted`` without making the failing models small, which findings do not rest on."""
-    from conformance.checks import accuracy
+    from conformance.cells import accuracy
 
     with mock.patch.object(accuracy, "leave_smallest", lambda *arguments: None):
         return run_planted(progress, cell, settings, key)

@@ -16,8 +16,8 @@ from benchmarks.golden.fields import fields_of
 from benchmarks.golden.file import Row
 from benchmarks.golden.limits import NOTES, out_of_time, watched_worker
 from benchmarks.golden.rows import Explained, Failure
-from conformance.worker import children
-from conformance.worker.isolation import Worker
+from conformance.process.worker import children
+from conformance.process.worker.isolation import Worker
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -15,7 +15,7 @@ from benchmarks.golden.compare import Comparison, compare, table
 from benchmarks.golden.file import Golden
 from benchmarks.golden.rows import GROUPS, Failure, failures
 from benchmarks.planted import ROOT
-from conformance.records.environment import code
+from conformance.results.records.environment import code
 
 WORK = ROOT / ".conformance" / "golden.jsonl"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.records.environment import environment
+from conformance.results.records.environment import environment
 
 FILE = Path(__file__).parent / "rows.jsonl"
 COUNT = 60

@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.plan.settings import Settings
-from conformance.worker import aside
-from conformance.worker.isolation import Worker
+from conformance.case.plan.settings import Settings
+from conformance.process.worker import aside
+from conformance.process.worker.isolation import Worker
 
 NOTES = "CONFORMANCE_GOLDEN_NOTES"
 """The variable that names the file of the notes."""
 LIMITS = {
-    "conformance.align.operators.rewrites": ("SECONDS",),
-    "conformance.checks.explain_failure": ("SHRINK_SECONDS",),
-    "conformance.checks.locate": ("SECONDS",),
-    "conformance.checks.reduce.model_trial": ("ONE",),
-    "conformance.checks.remedy": ("SECONDS",),
-    "conformance.checks.smallest": ("SECONDS", "ONE"),
-    "conformance.checks.smallest_function": ("ONE", "SCRIPT"),
-    "conformance.verdict.other_runtime": ("SECONDS",),
-    "conformance.verdict.blame": ("WALK_SECONDS",),
+    "conformance.diagnose.operators.rewrites": ("SECONDS",),
+    "conformance.diagnose.explain_failure": ("SHRINK_SECONDS",),
+    "conformance.diagnose.locate": ("SECONDS",),
+    "conformance.diagnose.smallest.model_trial": ("ONE",),
+    "conformance.judge.remedy": ("SECONDS",),
+    "conformance.diagnose.smallest.smallest": ("SECONDS", "ONE"),
+    "conformance.diagnose.smallest.smallest_function": ("ONE", "SCRIPT"),
+    "conformance.diagnose.nodes.other_runtime": ("SECONDS",),
+    "conformance.diagnose.nodes.blame": ("WALK_SECONDS",),
 }
 """By module: the seconds of its searches and questions."""
 TIMES = 4.0
@@ -45,13 +45,13 @@ def patient(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def watched_worker() -> Worker:
     """Return a worker whose searches are watched. ``NOTES`` has to be set when it is entered."""
-    preload = ["conformance.worker.preload", "conformance.worker.preload_dynamo"]
+    preload = ["conformance.process.worker.preload", "conformance.process.worker.preload_dynamo"]
     return Worker(preload, initializer=_prepare)
 
 
 def _prepare() -> None:
-    from conformance.checks import explain_failure
-    from conformance.worker.warm import prepare_process
+    from conformance.diagnose import explain_failure
+    from conformance.process.worker.warm import prepare_process
 
     prepare_process()
     for name, limits in LIMITS.items():

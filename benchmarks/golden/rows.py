@@ -23,10 +23,10 @@ from benchmarks.reduction import faults as reduction
 from benchmarks.reduction import run as reduction_run
 from benchmarks.repairs import defects as repairs
 from benchmarks.repairs import run as repairs_run
-from conformance.checks.runner import Runner
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.worker.isolation import Death, Worker
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Death, Worker
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ def _of_repairs() -> Iterator[Failure]:
 def _of_declared() -> Iterator[Failure]:
     """Yield each cell of which a failure is declared, without the declaration: a failure that is expected is not
     explained in full. The smallest model or function is searched in the first cell of each declaration only."""
-    from conformance.case.case_file import case_files, load
-    from conformance.plan.catalogue import plan
-    from conformance.plan.expected import declared
-    from conformance.repairs.trials import changed
+    from conformance.case.files.case_file import case_files, load
+    from conformance.case.plan.catalogue import plan
+    from conformance.case.plan.expected import declared
+    from conformance.extras.repairs.trials import changed
     from conformance.runtimes import registry
 
     seen: set[tuple[Path, int]] = set()

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from conformance.records.processor import INSTRUCTIONS
+from conformance.results.records.processor import INSTRUCTIONS
 
 HIDDEN = tuple(word for word in INSTRUCTIONS if re.match("avx512|avx_vnni|amx", word))
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from benchmarks.hosts import HIDDEN, CannotHide, avx2_only
-from conformance.records.processor import cpu
+from conformance.results.records.processor import cpu
 
 
 def main() -> int:

@@ -19,14 +19,14 @@ from benchmarks.common import run_python
 from benchmarks.location.lowerings import Lowering, lowerings, plant
 from benchmarks.mutants.run import ROOT
 from benchmarks.planted import Holding
-from conformance.checks.runner import Runner
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.environment import code
-from conformance.records.location import places_of
-from conformance.records.record import Record
-from conformance.worker.isolation import Death, Worker
-from conformance.worker.warm import FOR_DYNAMO, prepare_process
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Death, Worker
+from conformance.process.worker.warm import FOR_DYNAMO, prepare_process
+from conformance.results.records.environment import code
+from conformance.results.records.location import places_of
+from conformance.results.records.record import Record
 
 RESULTS = ROOT / ".conformance" / "lowered"
 CELL = 180.0
@@ -172,7 +172,7 @@ def _worker(exporter: str) -> Worker:
 
 
 def _prepare() -> None:
-    from conformance.checks import explain_failure
+    from conformance.diagnose import explain_failure
 
     prepare_process()
     explain_failure.SHRINK_SECONDS = 1.0  # how long a small example is looked for; what fails does either way
@@ -215,14 +215,14 @@ def _ended(sound: Worker, cell: Cell, folder: Path) -> str:
 
 def run_sound(progress: Any, cell: Cell, settings: Settings) -> Record:
     """In a worker: the record of a cell."""
-    from conformance.checks.run_cell import run_cell
+    from conformance.cells.run_cell import run_cell
 
     return run_cell(progress, cell, settings)
 
 
 def cells_of(one: Lowering, folder: Path) -> list[Cell]:
-    from conformance.case.case_file import load
-    from conformance.plan.catalogue import plan
+    from conformance.case.files.case_file import load
+    from conformance.case.plan.catalogue import plan
 
     folder.mkdir(parents=True)
     (folder / "beside.py").write_text(one.python, encoding="utf-8")

@@ -43,7 +43,7 @@ def peaks(quick: bool) -> Peaks:
 
 
 def _watched(network: str, how: str) -> tuple[int, str]:
-    from conformance.worker import children
+    from conformance.process.worker import children
 
     most = 0
     with tempfile.TemporaryFile("w+") as said:
@@ -75,12 +75,12 @@ def run(network: str, how: str) -> None:
     from benchmarks.culprits import edits
     from benchmarks.culprits.plant import Planted
     from benchmarks.culprits.planting import exported
-    from conformance.case.case_file import case_files, load
-    from conformance.checks.run_cell import run_cell
-    from conformance.plan.catalogue import plan
-    from conformance.plan.settings import Settings
-    from conformance.worker.progress_note import Progress
-    from conformance.worker.warm import prepare_process
+    from conformance.case.files.case_file import case_files, load
+    from conformance.case.plan.catalogue import plan
+    from conformance.case.plan.settings import Settings
+    from conformance.cells.run_cell import run_cell
+    from conformance.process.worker.progress_note import Progress
+    from conformance.process.worker.warm import prepare_process
 
     prepare_process()
     case = next(case for file in case_files([ROOT / "cases"]) for case in load(file) if case.name == network)

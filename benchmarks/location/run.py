@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.location.plants import Plant, plants
-from conformance.checks.run_cell import run_cell
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.progress_note import Progress
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.process.worker.progress_note import Progress
+from conformance.results.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def record_of(plant: Plant, folder: Path, **settings: Any) -> Record:
 
 
 def _cells(plant: Plant, folder: Path) -> Iterator[Cell]:
-    from conformance.case.case_file import load
-    from conformance.plan.catalogue import plan
+    from conformance.case.files.case_file import load
+    from conformance.case.plan.catalogue import plan
 
     folder.mkdir(parents=True)
     (folder / "beside.py").write_text(plant.python, encoding="utf-8")

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.plan.cell import Cell
+from conformance.case.plan.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Sound:
 @functools.cache
 def study(quick: bool) -> list[Sound]:
     from benchmarks.mutants.run import cells
-    from conformance.checks.run_cell import run_cell
-    from conformance.plan.settings import Settings
-    from conformance.worker.progress_note import Progress
-    from conformance.worker.warm import prepare_process
+    from conformance.case.plan.settings import Settings
+    from conformance.cells.run_cell import run_cell
+    from conformance.process.worker.progress_note import Progress
+    from conformance.process.worker.warm import prepare_process
 
     prepare_process()
     found = []
@@ -52,14 +52,14 @@ def study(quick: bool) -> list[Sound]:
 
 def look_at(cell: Cell, store: Path) -> Sound:
     """A cell at its first draw, to the end of the program."""
-    from conformance.align.operators.captured_program import Unable
-    from conformance.align.operators.first_operator import Search
-    from conformance.checks.draws import Draws
-    from conformance.checks.locate import question
-    from conformance.checks.models import CellRun
-    from conformance.checks.verify import Verifier
-    from conformance.errors import Stopped, Unavailable
-    from conformance.plan.settings import Settings
+    from conformance.case.plan.settings import Settings
+    from conformance.diagnose.locate import question
+    from conformance.diagnose.operators.captured_program import Unable
+    from conformance.diagnose.operators.first_operator import Search
+    from conformance.judge.draws import Draws
+    from conformance.judge.verify import Verifier
+    from conformance.models.cell_run import CellRun
+    from conformance.process.errors import Stopped, Unavailable
 
     settings = Settings(store=store)
     try:

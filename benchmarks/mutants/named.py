@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from unittest import mock
 
 from benchmarks.planted import Holding
-from conformance.mutants.probe import Made
-from conformance.worker.isolation import Worker
+from conformance.extras.mutants.probe import MadeMutant
+from conformance.process.worker.isolation import Worker
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -43,17 +43,17 @@ class Named:
 NOBODY = Named("open")
 
 
-def exporting(worker: Worker, made: Made) -> Any:
+def exporting(worker: Worker, made: MadeMutant) -> Any:
     """The worker as it is for calls in which the exporter gives a mutant."""
     return Holding(worker, _planted, made)
 
 
-def _planted(progress: object, made: Made, function: Callable[..., Any], args: tuple[object, ...]) -> Any:
+def _planted(progress: object, made: MadeMutant, function: Callable[..., Any], args: tuple[object, ...]) -> Any:
     import onnx
 
-    from conformance.align.operators import first_operator
-    from conformance.checks import models
-    from conformance.worker.state import judging
+    from conformance.diagnose.operators import first_operator
+    from conformance.models import cell_run as models
+    from conformance.process.worker.state import judging
 
     original: Callable[..., Any] = vars(models)["export"]
     data = model_of(made).read_bytes()
@@ -70,19 +70,19 @@ def _planted(progress: object, made: Made, function: Callable[..., Any], args: t
     return answer
 
 
-def model_of(made: Made) -> Path:
+def model_of(made: MadeMutant) -> Path:
     """The file of a mutant, which is alone in its store."""
     (file,) = made.store.rglob("*.onnx")
     return file
 
 
 def named(
-    progress: object, made: Made, operator: Mapping[str, Any] | None, parts_at: Mapping[str, Any] | None
+    progress: object, made: MadeMutant, operator: Mapping[str, Any] | None, parts_at: Mapping[str, Any] | None
 ) -> Named:
     """Where the node stands that a record names in its field ``operator``, or else in ``parts_at``."""
     import onnx
 
-    from conformance.onnxgraph.reads import label
+    from conformance.runtimes.onnxgraph.reads import label
 
     graph = onnx.load(model_of(made), load_external_data=False).graph
     operator, parts_at = operator or {}, parts_at or {}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from benchmarks.common import Row
 from benchmarks.mutants.run import EACH, ROOT, SMALLEST, VARIANTS, Mutant, Study, study
 from benchmarks.mutants.tools import TOOLS
-from conformance.mutants.kinds import KINDS
-from conformance.mutants.probe import INDEPENDENT
+from conformance.extras.mutants.kinds import KINDS
+from conformance.extras.mutants.probe import INDEPENDENT
 
 PAGE = ROOT / "docs" / "evidence" / "mutants.md"
 NEAR = 0.95

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from benchmarks.mutants.named import NOBODY, Named, exporting, named
 from benchmarks.mutants.tools import TOOLS, ask
-from conformance.mutants.probe import Judged, Made
-from conformance.mutants.study import TIMEOUT, fate_of, hasty_worker, made_of, record_of
-from conformance.plan.cell import Cell
-from conformance.records.record import Record
-from conformance.worker.isolation import Death, Worker
+from conformance.case.plan.cell import Cell
+from conformance.extras.mutants.probe import Judged, MadeMutant
+from conformance.extras.mutants.study import TIMEOUT, fate_of, hasty_worker, made_of, record_of
+from conformance.process.worker.isolation import Death, Worker
+from conformance.results.records.record import Record
 
 ROOT = Path(__file__).parent.parent.parent
 EACH = 6
@@ -41,7 +41,7 @@ class Mutant:
     """What became of one mutant."""
 
     cell: str
-    made: Made
+    made: MadeMutant
     differs: bool
     record: Record | None
     """The failed record of the suite's cell that found it; None where all of them passed."""
@@ -96,8 +96,8 @@ class Study:
 
 def cells(quick: bool) -> list[tuple[Cell, Cell | None]]:
     """The accuracy cells that are looked at, each with its cell of specials: the highest opset, few variants."""
-    from conformance.case.case_file import case_files, load
-    from conformance.plan.catalogue import plan
+    from conformance.case.files.case_file import case_files, load
+    from conformance.case.plan.catalogue import plan
 
     rng = random.Random(0)
     chosen: list[tuple[Cell, Cell | None]] = []
@@ -182,7 +182,7 @@ def add_model(found: Study, worker: Worker, folder: Path, checks: list[Cell], co
         shutil.rmtree(one.store.parent, ignore_errors=True)
 
 
-def _look_at(worker: Worker, made: Made, passing: list[Cell], sound: Path, asked: list[str]) -> Mutant:
+def _look_at(worker: Worker, made: MadeMutant, passing: list[Cell], sound: Path, asked: list[str]) -> Mutant:
     cell = passing[0]
     tools = {tool: _asked(worker, tool, cell, made.store) != "accepts" for tool in asked}
     fate = fate_of(exporting(worker, made), made, passing, sound)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
-from conformance.errors import Stopped
-from conformance.mutants.probe import run_of
-from conformance.plan.cell import Cell
+from conformance.case.plan.cell import Cell
+from conformance.extras.mutants.probe import run_of
+from conformance.process.arrays import Array, Inputs
+from conformance.process.errors import Stopped
 
 if TYPE_CHECKING:
-    from conformance.checks.models import CellRun
+    from conformance.models.cell_run import CellRun
 
 
 class Unable(Exception):

@@ -12,14 +12,14 @@ from typing import Any
 
 from benchmarks.neighbours.ways import HEAD, WAYS, Way
 from benchmarks.planted import part_of
-from conformance.case.case_file import load
-from conformance.checks.runner import Runner
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.warm import new_worker
+from conformance.results.records.record import Record
 
 CASE = """
 {name}:

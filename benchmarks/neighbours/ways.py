@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.case.words import Exporter
+from conformance.results.records.words import Exporter
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ import numpy as np, onnx, onnxruntime, torch
 import torch.nn.functional as F
 from torch.onnx._internal.exporter._torchlib import _torchlib_registry as torchlib
 from torch.overrides import TorchFunctionMode as Mode
-from conformance.checks import verify
+from conformance.judge import verify
 from conformance.compare import tolerance
-from conformance.worker.state import fence
+from conformance.process.worker.state import fence
 
 KEPT = []
 UPWARD = 0x800 if platform.machine() in ("x86_64", "AMD64", "i686") else 0x400000

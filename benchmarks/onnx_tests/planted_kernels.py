@@ -14,13 +14,13 @@ from pathlib import Path
 
 from benchmarks.onnx_tests.all_tests import Shipped
 from benchmarks.onnx_tests.try_tests import Result, case_of_test
-from conformance.case.dims import carrier_of
-from conformance.case.onnx_header import header
-from conformance.checks.check_models import CheckedModel, Model, check_models, run_model
-from conformance.checks.runner import Runner
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
+from conformance.case.files.dims import carrier_of
+from conformance.case.files.onnx_header import header
+from conformance.case.plan.settings import Settings
+from conformance.cells.check_models import CheckedModel, Model, check_models, run_model
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Worker
+from conformance.results.records.record import Record
 
 COUNT = 60
 SECONDS = 60.0

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from benchmarks.onnx_tests.all_tests import Shipped
-from conformance.case.case_file import cases_of
-from conformance.case.document import Document
-from conformance.case.onnx_header import header
-from conformance.checks.check_models import CheckedModel, Model, check_models, run_model
-from conformance.checks.runner import Runner
-from conformance.disk.recorded_data import beside, read_recorded
-from conformance.disk.recorded_tensors import read_interface
-from conformance.errors import UserError, summarize
-from conformance.plan.settings import Settings
-from conformance.worker.isolation import Death, Worker
-from conformance.worker.warm import new_file_worker
+from conformance.case.files.case_file import cases_of
+from conformance.case.files.document import Document
+from conformance.case.files.onnx_header import header
+from conformance.case.plan.settings import Settings
+from conformance.cells.check_models import CheckedModel, Model, check_models, run_model
+from conformance.cells.runner import Runner
+from conformance.process.disk.recorded_data import beside, read_recorded
+from conformance.process.disk.recorded_tensors import read_interface
+from conformance.process.errors import UserError, summarize
+from conformance.process.worker.isolation import Death, Worker
+from conformance.process.worker.warm import new_file_worker
 
 Way: TypeAlias = Literal["recorded", "drawn"]
 RUNTIMES = ("onnxruntime", "openvino")
@@ -143,9 +143,9 @@ def _ask_evaluator(results: Sequence[Result], tests: dict[str, Shipped]) -> None
 
 def _evaluated(progress: object, file: Path) -> str:
     """Return ``right``, or how ONNX's evaluator differs from recorded data, or why it cannot run the model."""
-    from conformance.case.recording import ATOL, RTOL
+    from conformance.case.files.recording import ATOL, RTOL
     from conformance.compare.recorded_values import difference
-    from conformance.errors import attempt
+    from conformance.process.errors import attempt
     from conformance.runtimes import opener
 
     (one,) = read_recorded(beside(file), read_interface(file)).sets

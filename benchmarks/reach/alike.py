@@ -14,11 +14,11 @@ from typing import Any
 from benchmarks.common import run_python, seconds_of
 from benchmarks.planted import ROOT
 from conformance import HOME
-from conformance.case.case_file import case_files, cases_of
-from conformance.case.declaration import Case
-from conformance.case.document import Document, read_document
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
+from conformance.case.files.case_file import case_files, cases_of
+from conformance.case.files.declaration import Case
+from conformance.case.files.document import Document, read_document
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
 
 CASES = 100
 SEED = 0

@@ -16,7 +16,7 @@ from benchmarks.reach import held
 from benchmarks.reach.proof import Direct, Unproved, prove
 from benchmarks.reach.samples import Database, Sample, names, samples
 from benchmarks.reach.translate import Refused, Said, Unsaid, call_of
-from conformance.worker.isolation import Death, Worker
+from conformance.process.worker.isolation import Death, Worker
 
 EACH = 16
 """Samples of an operator or a class, drawn evenly from all that it has: max_pool2d has 1,440, most have fewer."""

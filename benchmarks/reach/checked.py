@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import conformance
-from conformance.case.case_file import cases_of
-from conformance.case.document import Document
-from conformance.case.made import value_of
-from conformance.case.python import Folder
+from conformance.case.files.case_file import cases_of
+from conformance.case.files.document import Document
+from conformance.case.files.made import value_of
+from conformance.case.files.python import Folder
 
 
 def told(name: str, file: Path, said: dict[str, Any]) -> dict[str, str]:
@@ -35,7 +35,7 @@ def _module(name: str, file: Path, said: dict[str, Any]) -> tuple[Any, dict[str,
     """What ``check`` takes as its module, and the other keys: of an expression the module that it stands for."""
     if "module" in said:
         return said["module"], {key: value for key, value in said.items() if key != "module"}
-    from conformance.export.expression import expression_module
+    from conformance.models.reference.expression import expression_module
 
     (case,), _ = cases_of(name, said, Document(file, {}, {(name,): (1, 1)}))
     with Folder.of(file.parent).active() as folder:

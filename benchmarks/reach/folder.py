@@ -37,8 +37,8 @@ SHAPES = {
 ASK = """
 import json, sys, time
 from pathlib import Path
-from conformance.case.case_file import load
-from conformance.depends.dependency_files import needs
+from conformance.case.files.case_file import load
+from conformance.models.kept.dependency_files import needs
 
 (other,) = load(Path(sys.argv[2]))
 needs(other)  # what is asked once in a process, such as which folders are installations

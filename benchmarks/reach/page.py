@@ -14,7 +14,7 @@ from benchmarks.reach.cases import EACH, ENDS, Outcome, study
 from benchmarks.reach.first import STARTS, Reached, reached
 from benchmarks.reach.folder import FILES, SHAPES, milliseconds
 from benchmarks.reach.samples import Database
-from conformance.worker.warm import new_worker
+from conformance.process.worker.warm import new_worker
 
 PAGE = ROOT / "docs" / "evidence" / "reach.md"
 DATABASES: dict[Database, str] = {"operators": "operators (`op_db`)", "modules": "modules (`module_db`)"}

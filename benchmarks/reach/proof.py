@@ -12,14 +12,14 @@ import torch
 
 from benchmarks.reach import held
 from benchmarks.reach.translate import Said
-from conformance.case.case_file import load
-from conformance.case.declaration import Case
-from conformance.case.python import Folder
-from conformance.draw.draw import Draw, Maker
-from conformance.draw.shapes import trace_sizes
-from conformance.errors import CaseFileError, Stopped
-from conformance.export.module_reference import ModuleReference
-from conformance.export.output_layout import array_of, tensors_of
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.draw.shapes import trace_sizes
+from conformance.case.files.case_file import load
+from conformance.case.files.declaration import Case
+from conformance.case.files.python import Folder
+from conformance.models.reference.module_reference import ModuleReference
+from conformance.models.reference.output_layout import array_of, tensors_of
+from conformance.process.errors import CaseFileError, Stopped
 
 Direct = Callable[[Sequence[torch.Tensor]], Any]
 """The call itself, with these tensors in place of a sample's."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from benchmarks.culprits import kernels
 from benchmarks.culprits.plant import Plant, Written
 from benchmarks.planted import ROOT
-from conformance.plan.cell import Cell
+from conformance.case.plan.cell import Cell
 
 AFTER = "y + torch.atan(y.abs()) * 0.3 - torch.atan(y * 0.5) * 0.2 + torch.exp(-y.abs())"
 """Ten nodes behind the output of a case, which its wrong kernel is none of."""
@@ -48,10 +48,10 @@ def _longer(case: Written) -> Written:
 def declared() -> Iterator[Cell]:
     """The cells of ONNX Runtime at fp32 in which a shipped case declares a wrong runtime, one of each declaration;
     with a case that declares nothing."""
-    from conformance.case.case_file import case_files, load
-    from conformance.plan import expected
-    from conformance.plan.catalogue import plan
-    from conformance.repairs.trials import changed
+    from conformance.case.files.case_file import case_files, load
+    from conformance.case.plan import expected
+    from conformance.case.plan.catalogue import plan
+    from conformance.extras.repairs.trials import changed
 
     seen = set()
     for case in (case for file in case_files([ROOT / "cases"]) for case in load(file)):

@@ -15,10 +15,10 @@ from unittest import mock
 
 from benchmarks.planted import ROOT, part_of, run_planted, walk
 from benchmarks.reduction.faults import declared, plants
-from conformance.mutants.study import hasty_worker, record_of
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records.record import Record
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.extras.mutants.study import hasty_worker, record_of
+from conformance.results.records.record import Record
 
 TABLE = "benchmarks.reduction.faults"
 SITE = Path(__file__).parent / "site"

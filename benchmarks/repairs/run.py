@@ -15,12 +15,12 @@ from benchmarks.culprits.plant import Plant
 from benchmarks.culprits.run import cell_of
 from benchmarks.planted import Holding, asked, held, part_of, run_planted
 from benchmarks.repairs.defects import plants
-from conformance.plan.cell import Cell
-from conformance.records.findings import findings
-from conformance.repairs.fixes import fixes
-from conformance.repairs.trials import PROVING, Fix, Trials
-from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker
+from conformance.case.plan.cell import Cell
+from conformance.extras.repairs.fixes import fixes
+from conformance.extras.repairs.trials import PROVING, Fix, RepairTrials
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.warm import new_worker
+from conformance.results.records.findings import findings
 
 TABLE = "benchmarks.repairs.defects"
 
@@ -91,7 +91,7 @@ def with_plant(worker: Worker, plant: Plant) -> Any:
 def proposed(planted: Any, cell: Cell, told: Mapping[str, Any], folder: Path) -> Iterator[Fix]:
     """Yield the changes that are proposed for a cell with this record; ``planted`` is a worker with its plant."""
     (finding,) = findings([told])
-    yield from fixes(finding, cell.case, told, Trials(planted, folder / "tried" / "models"))
+    yield from fixes(finding, cell.case, told, RepairTrials(planted, folder / "tried" / "models"))
 
 
 def located(record: Mapping[str, Any]) -> str:
@@ -104,11 +104,11 @@ def located(record: Mapping[str, Any]) -> str:
 def pasted(worker: Worker, cell: Cell, record: Mapping[str, Any], fix: Fix, folder: Path) -> str:
     """Writes a proposal into a copy of the case, as a reader does who pastes it, and runs its cells: how the first
     ended that does not pass, or empty."""
-    from conformance.case.case_file import read
-    from conformance.checks.runner import Runner
-    from conformance.plan.catalogue import plan
-    from conformance.plan.settings import Settings
-    from conformance.repairs.trials import TIMEOUT
+    from conformance.case.files.case_file import read
+    from conformance.case.plan.catalogue import plan
+    from conformance.case.plan.settings import Settings
+    from conformance.cells.runner import Runner
+    from conformance.extras.repairs.trials import TIMEOUT
 
     shutil.copytree(cell.case.folder, folder, ignore=shutil.ignore_patterns("store"))
     file = folder / cell.case.file.name

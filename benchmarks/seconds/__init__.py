@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import Row, adopt_orphans, core_seconds
-from conformance.records.run_file import read_run
+from conformance.results.records.run_file import read_run
 
 ROOT = Path(__file__).parent.parent.parent
 SITE = Path(__file__).parent / "site"

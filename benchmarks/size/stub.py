@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from conformance.plan.cell import Cell
-    from conformance.records.record import Record
+    from conformance.case.plan.cell import Cell
+    from conformance.results.records.record import Record
 
 _OWN = ("id", "case", "source", "command", "fingerprint")
 """The fields that are each cell's own, and made as in any run."""
@@ -27,14 +27,14 @@ _OWN = ("id", "case", "source", "command", "fingerprint")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Puts the stub in the place of what runs cells in a worker."""
-    import conformance.checks.runner
+    import conformance.cells.runner
 
     del config
-    conformance.checks.runner.Runner = Stub  # type: ignore[misc,assignment]
+    conformance.cells.runner.Runner = Stub  # type: ignore[misc,assignment]
 
 
 class Stub:
-    """Has the place of ``conformance.checks.runner.Runner``."""
+    """Has the place of ``conformance.cells.runner.Runner``."""
 
     def __init__(self, settings: Any, timeout: float, worker: Any, shown: Any = None) -> None:
         del settings, timeout, worker, shown

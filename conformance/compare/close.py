@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from conformance.arrays import Array
 from conformance.compare.excuses import largest_of
+from conformance.process.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
 from conformance.compare.detections import Detections
 from conformance.compare.excuses import UNMOVED
 from conformance.compare.indices import Indices, Unreadable
 from conformance.compare.matched_rows import row_order
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, subjects
-from conformance.errors import Stopped
+from conformance.process.arrays import Array
+from conformance.process.errors import Stopped
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison, Subject, failed, subjects
+from conformance.process.arrays import Array
 
 OVERLAP = 0.9
 """The least intersection over union of two boxes that are the same object. Boxes that non-maximum suppression keeps

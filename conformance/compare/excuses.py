@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 SLACK = 4.0
 """How many times eager float32's own distance from float64 a runtime may be off.

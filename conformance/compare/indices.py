@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison, Subject, failed, worst_at
+from conformance.process.arrays import Array
 
 
 class Unreadable(ValueError):

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
 from conformance.compare.compared_values import PLAIN, Read, Reading
 from conformance.compare.matched_rows import matched_rows
 from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst, compare, failed
 from conformance.compare.vacuity import Vacuity
+from conformance.process.arrays import Array, Inputs
 
 
 @dataclass(frozen=True)

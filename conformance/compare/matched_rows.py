@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 
 def matched_rows(rows: Array, wanted: Array) -> Array:

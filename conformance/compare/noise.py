@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conformance.arrays import Array
 from conformance.compare.excuses import UNMOVED
 from conformance.compare.tolerance import (
     MOST_EXCUSED,
@@ -25,6 +24,7 @@ from conformance.compare.tolerance import (
     summary,
     worst_at,
 )
+from conformance.process.arrays import Array
 
 APART = 16.0
 """How many times the root mean square of the others a value is that stands out from them.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 
 def to_neighbours(array: Array, rng: np.random.Generator) -> Array:

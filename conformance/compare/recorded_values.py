@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 _STEPS = {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float8_e4m3fnuz": 2**-3,
           "float8_e5m2": 2**-2, "float8_e5m2fnuz": 2**-2}  # fmt: skip

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from conformance.arrays import Array, dtype_name, same_dtype
 from conformance.compare.excuses import UNMOVED, by_other_sums, by_rounding, is_ordinary, slacks
 from conformance.compare.matched_rows import matched_rows, row_order
+from conformance.process.arrays import Array, dtype_name, same_dtype
 
 
 @dataclass(frozen=True)

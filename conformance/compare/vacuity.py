@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
 from conformance.compare.compared_values import PLAIN, Reading
 from conformance.compare.tolerance import Comparison
+from conformance.process.arrays import Array, Inputs
 
 ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"
 ONE_TEXT = "one text everywhere"
@@ -23,7 +23,7 @@ ONE_TEXT = "one text everywhere"
 _ALL = {ZEROS, MEAN, SHUFFLED, ANOTHER}
 
 
-class Limit(Protocol):
+class AnyLimit(Protocol):
     """A tolerance or a limit of noise, which decides on an output."""
 
     def refuses(self, wrong: Array, right: Array) -> bool: ...
@@ -32,7 +32,9 @@ class Limit(Protocol):
 class Vacuity:
     """Collects, over all draws of a cell, which wrong outputs were refused."""
 
-    def __init__(self, limits: Sequence[Limit | None], reading: Reading = PLAIN, listed: int | None = None) -> None:
+    def __init__(
+        self, limits: Sequence[AnyLimit | None], reading: Reading = PLAIN, listed: int | None = None
+    ) -> None:
         """One limit for each output; None is exact. The one that is ``listed`` is a list of tensors, of which all
         values are one output here."""
         self._listed = listed
@@ -113,7 +115,7 @@ class Vacuity:
         return None if isinstance(read, Comparison) else (read.got[output], read.wanted[output])
 
     @staticmethod
-    def _refuses(wrong: Array, right: Array, limit: Limit | None) -> bool:
+    def _refuses(wrong: Array, right: Array, limit: AnyLimit | None) -> bool:
         if wrong.shape != right.shape:
             return True
         return not np.array_equal(wrong, right) if limit is None else limit.refuses(wrong, right)

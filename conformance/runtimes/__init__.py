@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
-    from conformance.arrays import Array
+    from conformance.process.arrays import Array
     from conformance.runtimes.tensorrt import Build
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 
 def lacking_operators() -> list[Any]:

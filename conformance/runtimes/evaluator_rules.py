@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.errors import attempt
-from conformance.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
+from conformance.process.errors import attempt
+from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

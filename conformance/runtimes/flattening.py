@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from conformance.onnxgraph.reads import OWN, by_opset, inside, nodes
+from conformance.runtimes.onnxgraph.reads import OWN, by_opset, inside, nodes
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto

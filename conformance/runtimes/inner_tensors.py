@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.arrays import Array, Inputs
-from conformance.disk.onnx_models import save
-from conformance.onnxgraph.cut import expose
+from conformance.process.arrays import Array, Inputs
+from conformance.process.disk.onnx_models import save
 from conformance.runtimes import opener, registry
 from conformance.runtimes.inferred import inferred
+from conformance.runtimes.onnxgraph.cut import expose
 
 if TYPE_CHECKING:
     from onnx import ModelProto

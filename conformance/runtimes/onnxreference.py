@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array
-from conformance.errors import NoVerdict
+from conformance.process.arrays import Array
+from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_operators import lacking_operators
 from conformance.runtimes.evaluator_rules import doubts, open_clip
 from conformance.runtimes.flattening import write_out

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.arrays import Array
-from conformance.disk.onnx_models import is_large, on_disk
-from conformance.errors import Unavailable, did_you_mean
-from conformance.onnxgraph.reads import inside
+from conformance.process.arrays import Array
+from conformance.process.disk.onnx_models import is_large, on_disk
+from conformance.process.errors import Unavailable, did_you_mean
 from conformance.runtimes import telemetry  # noqa: F401
 from conformance.runtimes.inferred import infer
+from conformance.runtimes.onnxgraph.reads import inside
 from conformance.runtimes.plugin_providers import devices
 from conformance.runtimes.sequences import tensors
 

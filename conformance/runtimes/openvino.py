@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array
-from conformance.errors import NoVerdict
-from conformance.onnxgraph.reads import all_nodes, held
+from conformance.process.arrays import Array
+from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_rules import open_clip
 from conformance.runtimes.flattening import old, write_out
 from conformance.runtimes.inferred import infer
+from conformance.runtimes.onnxgraph.reads import all_nodes, held
 
 if TYPE_CHECKING:
     from onnx import ModelProto

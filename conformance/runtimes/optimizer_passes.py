@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from conformance.errors import attempt
+from conformance.process.errors import attempt
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession, Optimizing
 
 LEVELS = ("BASIC", "EXTENDED", "LAYOUT", "ALL")
@@ -57,7 +57,8 @@ def open_at(
 def passes_of(model: Path, libraries: Sequence[str], config: Mapping[str, str], level: str) -> Passes:
     """The passes that ONNX Runtime runs on a model, by its log; none where that says nothing of them.
 
-    Takes this process's standard error while the model is loaded, so ask in a process of its own (``worker.aside``).
+    Takes this process's standard error while the model is loaded, so ask in a process of its own
+    (``process.worker.aside``).
     """
     with tempfile.TemporaryFile() as log:
         kept = os.dup(2)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array
-from conformance.onnxgraph.reads import inside
+from conformance.process.arrays import Array
 from conformance.runtimes.inferred import infer
+from conformance.runtimes.onnxgraph.reads import inside
 from conformance.runtimes.onnxruntime import MOVES, OnnxRuntimeSession
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from conformance.errors import Unavailable, attempt, summarize
+from conformance.process.errors import Unavailable, attempt, summarize
 
 MODULES = {"NvTensorRTRTXExecutionProvider": "onnxruntime_ep_nv_tensorrt_rtx"}
 """By provider the module that has ``get_ep_name`` and ``get_library_path``."""

@@ -15,7 +15,7 @@ _TRY = """
 import sys
 import numpy
 from onnx import TensorProto, helper
-from conformance.errors import Unavailable
+from conformance.process.errors import Unavailable
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.runtimes.plugin_providers import devices
 import onnxruntime

@@ -94,10 +94,12 @@ them, what sentences do, and a package that has them."""
 _OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()))
 
 RTX = "tensorrt-rtx"
+LITERAL = "onnxruntime-literal"
+"""The runtime that computes what a model means: node by node, without an optimizer."""
 
 RUNTIMES = (
     RuntimeEntry(
-        name="onnxruntime-literal",  # what a converted model means
+        name=LITERAL,
         title="ONNX Runtime node by node, its optimizer off",
         opens="conformance.runtimes.onnxruntime:open_literal",
         kernels="onnxruntime",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from conformance.errors import text_of
+from conformance.process.errors import text_of
 from conformance.runtimes import registry
 
 _UNSUPPORTED = re.compile(

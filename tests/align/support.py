@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.commands.align.answer import Answer, Row, align
-from conformance.commands.align.question import Question
+from conformance.front.commands.align.answer import AlignAnswer, Row, align
+from conformance.front.commands.align.question import AlignQuestion
 from tests.kit.cases import write_case
 from tests.kit.networks import PYTHON
 
@@ -25,25 +25,25 @@ class Trial:
     def write(self, body: str) -> Path:
         return write_case(self.place(body), body, PYTHON)
 
-    def __call__(self, body: str, **asked: Any) -> Answer:
-        return align(Question("planted", [self.write(body)], self.store, **asked))
+    def __call__(self, body: str, **asked: Any) -> AlignAnswer:
+        return align(AlignQuestion("planted", [self.write(body)], self.store, **asked))
 
 
-def of_module(answer: Answer, module: str) -> list[Row]:
+def of_module(answer: AlignAnswer, module: str) -> list[Row]:
     """The values that a submodule computes itself."""
     return [row for row in answer.rows if (row.operator.module or "") == module]
 
 
-def parting(answer: Answer) -> list[str]:
+def parting(answer: AlignAnswer) -> list[str]:
     """The submodules of the values that part, each once."""
     return [*dict.fromkeys(row.operator.module or "" for row in answer.rows if row.parts)]
 
 
-def first(answer: Answer) -> str | None:
+def first(answer: AlignAnswer) -> str | None:
     """The submodule of the value that is marked as the first."""
     (marked,) = (row for row in answer.rows if row.first)
     return marked.operator.module
 
 
-def said(answer: Answer) -> str:
+def said(answer: AlignAnswer) -> str:
     return "\n".join(answer.sentences)

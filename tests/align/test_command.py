@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.case.case_file import load
-from conformance.checks.run_cell import run_cell
-from conformance.cli import main
-from conformance.commands import align as command
-from conformance.plan.catalogue import plan
-from conformance.plan.settings import Settings
-from conformance.records.text import align_of
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.front.cli import main
+from conformance.front.commands import align as command
+from conformance.process.worker.progress_note import Progress
+from conformance.results.records.text import align_of
 from conformance.runtimes import registry
-from conformance.worker.progress_note import Progress
 from tests.kit.cases import say, write_case
 from tests.kit.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
 from tests.kit.runs import Said

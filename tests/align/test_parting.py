@@ -6,10 +6,10 @@ import pytest
 from onnx import numpy_helper
 
 from benchmarks.culprits.planting import exported
-from conformance.align.operators.captured_program import Operator, Program
-from conformance.align.operators.forced import steps
-from conformance.align.operators.losses import largest, losses
-from conformance.align.operators.torchscript import module_of
+from conformance.diagnose.operators.captured_program import Operator, Program
+from conformance.diagnose.operators.forced import steps
+from conformance.diagnose.operators.losses import largest, losses
+from conformance.diagnose.operators.torchscript import module_of
 from tests.align.support import Trial, first, of_module, parting, said
 from tests.kit.cases import say
 from tests.kit.networks import BOTH, DYNAMO_THOROUGH, EXPORTERS, FP16, IMAGES, INT8, network, wrong

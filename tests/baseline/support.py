@@ -4,10 +4,10 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from conformance.baseline import Limits, compare_runs, write_baseline
-from conformance.baseline.ids import fields_of
-from conformance.records.record import Record
-from conformance.records.run_file import RunWriter
+from conformance.results.baseline import Limits, compare_runs, write_baseline
+from conformance.results.baseline.ids import fields_of
+from conformance.results.records.record import Record
+from conformance.results.records.run_file import RunWriter
 
 HEADER: dict[str, Any] = {
     "schema": 1, "started": "2026-11-01T10:00:00+00:00", "seconds": 12.5,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.baseline import accept, case_of, compare_runs, environment_changes, gate, load, read_baseline
+from conformance.results.baseline import accept, case_of, compare_runs, environment_changes, gate, load, read_baseline
 from tests.baseline.support import (
     CRASHED,
     FAILED,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance import cli
-from conformance.baseline import compare_runs, gate
+from conformance.front import cli
+from conformance.results.baseline import compare_runs, gate
 from tests.baseline.support import (
     CRASHED,
     FAILED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.baseline import compare_runs, environment_changes, load
+from conformance.results.baseline import compare_runs, environment_changes, load
 from tests.baseline.support import HEADER, beside, environment, kinds, latency, of_one, record, run, worst, written
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from conformance.baseline import compare_runs, load, read_baseline, write_baseline
-from conformance.records.run_file import read_run
+from conformance.results.baseline import compare_runs, load, read_baseline, write_baseline
+from conformance.results.records.run_file import read_run
 from tests.baseline.support import GRAPH, HEADER, XFAILED, cells, latency, put, record, run, worst, written
 
 WHICH = ("case", "exporter", "opset", "runtime", "precision", "check")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.baseline import accept, compare_runs, lines, load
+from conformance.results.baseline import accept, compare_runs, lines, load
 from tests.baseline.support import FAILED, XFAILED, XPASSED, cells, record, run, written
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.baseline import compare_runs, environment_changes, merge, selection_of, shard
-from conformance.errors import UserError
-from conformance.records.run_file import read_run
+from conformance.process.errors import UserError
+from conformance.results.baseline import compare_runs, environment_changes, merge, selection_of, shard
+from conformance.results.records.run_file import read_run
 from tests.baseline.support import FAILED, HEADER, SKIPPED, cells, environment, flags, latency, put, record, run
 
 

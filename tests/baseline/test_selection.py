@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.baseline import compare_runs, selection_of
+from conformance.results.baseline import compare_runs, selection_of
 from tests.baseline.support import environment, kinds, record, run
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.baseline import case_of, cut, parse_shard, repeated, shard
+from conformance.results.baseline import case_of, cut, parse_shard, repeated, shard
 
 pytestmark = pytest.mark.smoke
 
@@ -111,7 +111,7 @@ SMALL = [f"{check}[case{n}-dynamo-op{opset}]" for check in ("export", "more") fo
 
 TIES = """
 import random
-from conformance.baseline.shards import shard
+from conformance.results.baseline.shards import shard
 for seed in range(100):
     draw = random.Random(seed)
     seconds = {f"export[case{n}-dynamo-op{opset}]": draw.randint(1, 9) / 10 for n in range(6) for opset in (1, 2)}

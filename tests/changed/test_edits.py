@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.depends.changed import changed_since
-from conformance.plan.catalogue import Selection, read_suite
+from conformance.case.plan.catalogue import Selection, read_suite
+from conformance.models.kept.changed import changed_since
 from tests.changed.support import COUNT, MODULES, PLAIN, cases_of, changes, commit, edit, git, put
 from tests.kit.runs import run_suite
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.commands import explain
-from conformance.depends.changed import changed_since
-from conformance.depends.fingerprint import OWN_CODE, PROCESSOR, UNKNOWN, conditions, conditions_hash, says
-from conformance.depends.observed_dependencies import Now, Observed
-from conformance.depends.results import Last, last, note_conditions, note_last
-from conformance.plan.catalogue import Selection, read_suite
-from conformance.plan.cell import Cell
+from conformance.case.plan.catalogue import Selection, read_suite
+from conformance.case.plan.cell import Cell
+from conformance.front.commands import explain
+from conformance.models.kept.changed import changed_since
+from conformance.models.kept.fingerprint import OWN_CODE, PROCESSOR, UNKNOWN, conditions, conditions_hash, says
+from conformance.models.kept.observed_dependencies import Now, Observed
+from conformance.models.kept.results import Last, last, note_conditions, note_last
 from tests.changed.support import commit, edit
 from tests.kit import runs
 

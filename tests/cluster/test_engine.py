@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from conformance.cluster import tasks
-from conformance.cluster.coordinator import KILLS, Cluster, Job, Made
-from conformance.cluster.freight import Files
-from conformance.cluster.run_description import Run
-from conformance.cluster.workers import SchedulerLost, Worker
-from conformance.plan.catalogue import plan
-from conformance.plugin.running import Running
-from conformance.records.record import Record
+from conformance.case.plan.catalogue import plan
+from conformance.extras.cluster import tasks
+from conformance.extras.cluster.coordinator import KILLS, CellJob, Cluster, MadeCell
+from conformance.extras.cluster.freight import Freight
+from conformance.extras.cluster.run_description import Run
+from conformance.extras.cluster.workers import DaskWorker, SchedulerLost
+from conformance.front.plugin.running import Running
+from conformance.results.records.record import Record
 from tests.kit.cases import load_case
 
 FACTS = {"host": "here", "cpu": {"name": "a processor", "instructions": []}, "fingerprint": "f", "words": []}
@@ -71,18 +71,21 @@ def lost(id: str, error: str, reason: str) -> Record:
     return made
 
 
-NONE = Files({}, {})
+NONE = Freight({}, {})
 
 
 class Scene:
     """A run of one case with some cells, whose events the test makes up."""
 
-    def __init__(self, folder: Path, *cells: str, words: frozenset[str] = frozenset(), files: Files = NONE) -> None:
+    def __init__(self, folder: Path, *cells: str, words: frozenset[str] = frozenset(), files: Freight = NONE) -> None:
         self.cluster = Cluster("tcp://nowhere:1", folder, lambda line: None, packages={}, patience=0.0, tick=0.01)
         self.client = self.cluster.client = _Client()  # type: ignore[assignment]
-        self.cluster.workers = {"a": Worker("a", {**FACTS, "words": ["package timm"]}), "b": Worker("b", FACTS)}
+        self.cluster.workers = {
+            "a": DaskWorker("a", {**FACTS, "words": ["package timm"]}),
+            "b": DaskWorker("b", FACTS),
+        }
         self.cluster.known = dict(self.cluster.workers)
-        job = Job(cells, tasks.run_cells, lambda ids: pickle.dumps(list(ids)), files, words, 1.0)
+        job = CellJob(cells, tasks.run_cells, lambda ids: pickle.dumps(list(ids)), files, words, 1.0)
         run = Run("r", "/", "/", ".", (), {}, 1.0, None, 1)
         self._made = self.cluster.records([job], lambda name, neighbours: run, lost)
         self.next()  # nothing has come yet, and the task is given
@@ -105,10 +108,10 @@ class Scene:
         future.status, future.error = status, error
         self.cluster.events.put(("done", self.key))
 
-    def next(self) -> Made | None:
+    def next(self) -> MadeCell | None:
         return next(self._made)
 
-    def rest(self) -> list[Made]:
+    def rest(self) -> list[MadeCell]:
         return [made for made in self._made if made is not None]
 
     def asked_again(self) -> list[str]:
@@ -210,7 +213,7 @@ def test_a_task_without_a_worker_goes_to_one_that_comes(tmp_path):
 def test_cells_whose_file_was_removed_meanwhile_say_so(tmp_path):
     file = tmp_path / "data.bin"
     file.write_bytes(b"data")
-    scene = Scene(tmp_path, "one", "two", files=Files({str(file): "digest"}, {"digest": file}))
+    scene = Scene(tmp_path, "one", "two", files=Freight({str(file): "digest"}, {"digest": file}))
     scene.begun("one")
     scene.ended("one")
     assert scene.next().record.status == record("one").status
@@ -243,7 +246,7 @@ class _Options(dict[str, Any]):
 class _Clustered:
     """A cluster whose only worker with a runtime has gone, and what had come of a cell by then."""
 
-    def __init__(self, made: Made | None) -> None:
+    def __init__(self, made: MadeCell | None) -> None:
         self.made = lambda cell: made
 
     def absence(self, runtime: str | None) -> str:
@@ -258,7 +261,7 @@ def test_what_failed_is_not_skipped_when_its_worker_is_gone(tmp_path):
     options = _Options(examples=None, tensorrt=None, explain="all", store=None, cases=None)
     running = Running(options, None, lambda text: contextlib.nullcontext())  # type: ignore[arg-type]
     for error in ("NoWorker", "WrongValue"):
-        running.clustered = _Clustered(Made(cell.id, lost(cell.id, error, "why"), None))  # type: ignore[assignment]
+        running.clustered = _Clustered(MadeCell(cell.id, lost(cell.id, error, "why"), None))  # type: ignore[assignment]
         assert (running(cell)["status"], running(cell)["error"]) == ("failed", error)
     running.clustered = _Clustered(None)  # type: ignore[assignment]
     assert running(cell)["status"] == "skipped"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from conformance.cluster.admission import Admission, refusals
-from conformance.cluster.freight import below, files_of, lay_out, moved, retold
-from conformance.depends.dependency_files import Needs, needs
-from conformance.records.environment import code
+from conformance.extras.cluster.admission import Admission, refusals
+from conformance.extras.cluster.freight import below, files_of, lay_out, moved, retold
+from conformance.models.kept.dependency_files import Needs, needs
+from conformance.results.records.environment import code
 from tests.kit.cases import load_case
 
 CASE = "forward: beside.scaled(x)\ninputs: {x: 'float32[3]'}\ndepends: [factor.txt]"

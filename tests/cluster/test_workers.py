@@ -95,7 +95,7 @@ def test_workers_that_cannot_write_their_files_or_make_their_store_are_left_out(
 
 
 IMPATIENT = """
-from conformance.cluster import workers
+from conformance.extras.cluster import workers
 usual = workers.ANSWER
 def pytest_configure():
     workers.ANSWER = 0.5

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from conformance import cli
-from conformance.records.run_file import read_run
+from conformance.front import cli
+from conformance.results.records.run_file import read_run
 from tests.kit.cases import write_case
 
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.case.case_file import load
-from conformance.case.declaration import Case
-from conformance.case.dims import Dims, Expression, Range
-from conformance.checks.run_cell import run_cell
-from conformance.errors import CaseFileError, Problem
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
-from conformance.records import text
-from conformance.records.record import Record
-from conformance.worker.progress_note import Progress
+from conformance.case.files.case_file import load
+from conformance.case.files.declaration import Case
+from conformance.case.files.dims import Dims, Expression, Range
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.settings import Settings
+from conformance.cells.run_cell import run_cell
+from conformance.process.errors import CaseFileError, Problem
+from conformance.process.worker.progress_note import Progress
+from conformance.results.records import text
+from conformance.results.records.record import Record
 
 QUICK = "export: {torchscript: [17]}\nruntimes: onnxruntime\nspecials: false"
 """Of a case whose cells are to be few: one export, one runtime, no special values."""

@@ -15,8 +15,8 @@ import tempfile
 import zlib
 from typing import Any
 
-from conformance.worker.progress_note import Progress
-from conformance.worker.serve import captured
+from conformance.process.worker.progress_note import Progress
+from conformance.process.worker.serve import captured
 
 _libc = ctypes.CDLL(None)
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conformance.worker.progress_note import Progress
+from conformance.process.worker.progress_note import Progress
 
 FRAMES = (b"\0\0\0\x10garbage!", b"\0\0\0\x08\x80\x05garba", b"\xff" * 200)
 """Bytes that a pipe of multiprocessing takes for the length of a message, with less or other than that after it."""

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from conformance.arrays import Array
-from conformance.case.python import Folder
-from conformance.checks.prepared import reference_of
-from conformance.checks.stages import Stages
-from conformance.checks.verify import OfCell, Verifier
-from conformance.draw.draw import Draw, Maker
-from conformance.plan.cell import Cell
-from conformance.worker.progress_note import Progress
+from conformance.case.draw.draw import Draw, Maker
+from conformance.case.files.python import Folder
+from conformance.case.plan.cell import Cell
+from conformance.judge.verify import Verifier
+from conformance.models.of_cell import OfCell
+from conformance.models.prepared import reference_of
+from conformance.models.stages import Stages
+from conformance.process.arrays import Array
+from conformance.process.worker.progress_note import Progress
 from tests.kit.cases import Bench
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.case.case_file import load
-from conformance.checks.runner import Runner
-from conformance.plan.catalogue import plan
-from conformance.plan.cell import Cell
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
-from conformance.worker.progress_note import Progress
-from conformance.worker.state.fence import Fence
+from conformance.case.files.case_file import load
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.progress_note import Progress
+from conformance.process.worker.state.fence import Fence
+from conformance.results.records.record import Record
 
 # What the case does in its forward, and what a later case relies on, as expressions.
 HARMS = {
@@ -103,7 +103,8 @@ import atexit, ctypes, decimal, gc, io, json, logging, multiprocessing, os, path
 import threading, time, warnings
 import numpy as np, onnx, onnxruntime, torch
 import torch.nn.functional as F
-from conformance.checks import run_cell, verify
+from conformance.cells import run_cell
+from conformance.judge import verify
 from conformance.compare import tolerance
 from torch.overrides import TorchFunctionMode as Mode
 KEPT = []

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from conformance import cli
-from conformance.depends import installed
+from conformance.front import cli
+from conformance.models.kept import installed
 
 ROOT = Path(__file__).parents[2]
 """Where the tests can be imported from."""
@@ -64,7 +64,7 @@ class Outcome:
     def failure(self, name: str) -> str:
         """Return all that is known of one failing test, by a part of its id: of a cell what JUnit files and ``-vv``
         show, of any other test what the terminal does."""
-        from conformance.records import text
+        from conformance.results.records import text
 
         cells = [one for one in self._red() if name.removeprefix("test_") in one["id"]]
         if cells:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conformance.worker.progress_note import Progress
+from conformance.process.worker.progress_note import Progress
 
 _SAVER = """
 import json, sys

@@ -5,9 +5,9 @@ import os
 import signal
 from collections.abc import Iterator
 
-from conformance.worker import server
+from conformance.process.worker import server
 
-WARM = ("conformance.worker.preload",)
+WARM = ("conformance.process.worker.preload",)
 """What workers preload that run cells. Tests whose workers import nothing preload it all the same, so that a run
 after them in the same process finds torch imported."""
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from conformance.plan.cell import Cell
-from conformance.plugin.running import Running
-from conformance.records.record import Record
+from conformance.case.plan.cell import Cell
+from conformance.front.plugin.running import Running
+from conformance.results.records.record import Record
 
 UNRUN = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "tests.kit.unrun", "--isolation", "none")
 """Without plugins that take a second to sum up nothing, in each process of xdist."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from conformance.case.time_budget import parse
-from conformance.latency.measure_latency import interleave
-from conformance.latency.statistics import Samples, certain
+from conformance.case.files.time_budget import parse
+from conformance.judge.latency.measure_latency import interleave
+from conformance.judge.latency.statistics import Samples, certain
 from tests.kit.clock import Host
 
 TEN_PERCENT = parse("1.10 x pytorch")

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from conformance.case.time_budget import parse
-from conformance.latency.measure_latency import decide
-from conformance.latency.statistics import ratio_interval
+from conformance.case.files.time_budget import parse
+from conformance.judge.latency.measure_latency import decide
+from conformance.judge.latency.statistics import ratio_interval
 from tests.kit.clock import Host, quiet
 
 pytestmark = pytest.mark.smoke

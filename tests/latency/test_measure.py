@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.latency.measure_latency import LOOKS, SideFailed, interleave
-from conformance.latency.statistics import ratio_interval
+from conformance.judge.latency.measure_latency import LOOKS, SideFailed, interleave
+from conformance.judge.latency.statistics import ratio_interval
 from tests.kit.clock import Host, Simulated, quiet
 from tests.latency.support import measured
 

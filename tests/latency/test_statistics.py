@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from conformance.case.time_budget import parse
-from conformance.latency.statistics import (
+from conformance.case.files.time_budget import parse
+from conformance.judge.latency.statistics import (
     Interval,
     noise_floor,
     percentile_interval,

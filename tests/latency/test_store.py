@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pytest
 
-from conformance.case.time_budget import parse
-from conformance.latency import host_speed
-from conformance.latency.latency_store import KEPT, as_record, thinned
-from conformance.latency.statistics import time_verdict
+from conformance.case.files.time_budget import parse
+from conformance.judge.latency import host_speed
+from conformance.judge.latency.latency_store import KEPT, as_record, thinned
+from conformance.judge.latency.statistics import time_verdict
 from tests.kit.clock import quiet
 from tests.latency.support import TEN_PERCENT, measured, paired
 

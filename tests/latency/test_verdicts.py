@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from conformance.case.time_budget import parse
-from conformance.latency.measure_latency import interleave
-from conformance.latency.statistics import disagreement, ratio_interval, time_verdict, verdict
+from conformance.case.files.time_budget import parse
+from conformance.judge.latency.measure_latency import interleave
+from conformance.judge.latency.statistics import disagreement, ratio_interval, time_verdict, verdict
 from tests.kit.clock import Host, Simulated, quiet
 from tests.latency.support import TEN_PERCENT, measured, paired
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.culprits.edits import Edit, attribute, exchanged, swapped
 from benchmarks.culprits.planting import exported
-from conformance.align.operators import named
+from conformance.diagnose.operators import named
 from tests.kit.cases import Bench, details, say
 from tests.kit.planting import planted, untyped
 

@@ -9,8 +9,8 @@ from torch.onnx._internal.torchscript_exporter import utils
 from benchmarks.culprits.edits import Edit, exchanged
 from benchmarks.culprits.planting import exported
 from benchmarks.location.sound import look_at
-from conformance.records.findings import findings
-from conformance.records.subject import at_fault
+from conformance.results.records.findings import findings
+from conformance.results.records.subject import at_fault
 from tests.kit.cases import details, module_of, say, verdict, with_symbolic, write_case
 from tests.kit.planting import planted, untyped
 from tests.kit.runs import run_suite

@@ -10,10 +10,10 @@ import onnx.parser
 import pytest
 import torch
 
-from conformance.align.operators.captured_program import Call, Name, Operator, Program
-from conformance.align.operators.forced import Parting
-from conformance.align.operators.named import mended
-from conformance.arrays import Array
+from conformance.diagnose.operators.captured_program import Call, Name, Operator, Program
+from conformance.diagnose.operators.forced import Parting
+from conformance.diagnose.operators.named import mended
+from conformance.process.arrays import Array
 
 PLAIN = np.random.default_rng(3).normal(0, 2, (4, 5)).astype(np.float32)
 SPECIAL = np.where(np.arange(20).reshape(4, 5) % 7 == 0, np.inf, PLAIN).astype(np.float32)

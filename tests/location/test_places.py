@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 from onnxscript import opset18 as op
 
-from conformance.records.location import places_of
+from conformance.results.records.location import places_of
 from tests.kit.cases import details, module_of, say
 from tests.kit.planting import planted
 from tests.kit.runs import ROOT

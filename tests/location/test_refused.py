@@ -16,12 +16,12 @@ from torch.onnx._internal.exporter import _dispatching
 from benchmarks.culprits.edits import behind, plus
 from benchmarks.culprits.plant import Planted, Planting
 from benchmarks.culprits.planting import exported
-from conformance.align.operators.dynamo import Seen, of_graph
-from conformance.checks.runner import Runner
-from conformance.plan.settings import Settings
-from conformance.records import text
-from conformance.records.location import places_of
-from conformance.worker.isolation import Worker
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.diagnose.operators.dynamo import SeenByDynamo, of_graph
+from conformance.process.worker.isolation import Worker
+from conformance.results.records import text
+from conformance.results.records.location import places_of
 from tests.kit.cases import case_of, details, module_of, say, verdict
 from tests.kit.planting import planted, untyped, wrapping
 from tests.kit.warm_python import warm_python
@@ -235,7 +235,7 @@ def test_what_asserts_sizes_is_no_call_of_a_program():
     x = graph.placeholder("x")
     graph.call_function(torch.ops.aten._assert_scalar.default, (False, "Ne(s0, 1)"))
     graph.output((graph.call_function(torch.ops.aten.sin.default, (x,)),))
-    program = of_graph(torch.fx.GraphModule(torch.nn.Module(), graph), Seen(), {})
+    program = of_graph(torch.fx.GraphModule(torch.nn.Module(), graph), SeenByDynamo(), {})
     assert [one.operator for one in program.operators] == ["aten.sin"]
     assert float(program.run([torch.zeros(())])[0]) == 0.0
 

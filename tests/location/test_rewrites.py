@@ -13,7 +13,7 @@ from onnxscript import rewriter
 from onnxscript.optimizer import _constant_folding as folding
 from onnxscript.rewriter import pattern
 
-from conformance.align.operators.rewrites import name_of_rule
+from conformance.diagnose.operators.rewrites import name_of_rule
 from tests.kit.cases import case_of, details, say, verdict
 from tests.kit.planting import planted, wrapping
 

@@ -7,7 +7,7 @@ from onnxscript import opset18 as op
 
 from benchmarks.culprits.edits import Edit, behind, exchanged, plus, times
 from benchmarks.culprits.planting import exported
-from conformance.records.location import places_of
+from conformance.results.records.location import places_of
 from tests.kit.cases import Bench, case_of, details, say, verdict
 from tests.kit.planting import planted, untyped
 from tests.location.test_refused import as_double, lowering, symbolic

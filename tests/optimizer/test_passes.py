@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from conformance.explain.search import part
+from conformance.diagnose.nodes.guilty_pass import Broken, guilty
+from conformance.diagnose.nodes.other_runtime import Asked
+from conformance.diagnose.search import part
 from conformance.runtimes import opener
-from conformance.verdict.guilty_pass import Broken, guilty
-from conformance.verdict.other_runtime import Asked
 from tests.kit.cases import details, say, verdict
 from tests.optimizer import models
 from tests.optimizer.planting import crashing_at, wrong, wrong_by_reuse

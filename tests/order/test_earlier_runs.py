@@ -6,9 +6,9 @@ import os
 import pytest
 
 from benchmarks.catalogue import write_usual
-from conformance.plan.order import FILE, read_usual
-from conformance.plugin.progress import Remaining, describe_expected
-from conformance.records.durations import durations
+from conformance.case.plan.order import FILE, read_usual
+from conformance.front.plugin.progress import Remaining, describe_expected
+from conformance.results.records.durations import durations
 
 pytestmark = pytest.mark.smoke
 

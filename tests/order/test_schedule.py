@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from conformance.plan.catalogue import plan
-from conformance.plan.order import Schedule, Work, estimated, in_order, works
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.order import Schedule, Work, estimated, in_order, works
 from tests.kit.cases import load_case, say
 
 

@@ -5,10 +5,10 @@ from typing import Any, get_args
 
 import pytest
 
-from conformance.case.words import Check
-from conformance.plan.order import Work
-from conformance.plugin.ordering import Told, id_of
-from conformance.plugin.scheduler import ModuleScheduling
+from conformance.case.plan.order import Work
+from conformance.front.plugin.ordering import Told, id_of
+from conformance.front.plugin.scheduler import ModuleScheduling
+from conformance.results.records.words import Check
 
 pytestmark = pytest.mark.smoke
 

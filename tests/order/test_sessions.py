@@ -32,7 +32,7 @@ def test_behind_it(): pass
 """
 REVERSES = "def pytest_collection_modifyitems(items):\n    items.reverse()\n"
 OFTEN = """
-from conformance.plugin import progress
+from conformance.front.plugin import progress
 usual = progress.IN_LOG, progress.IN_TERMINAL
 def pytest_configure():
     progress.IN_LOG = progress.IN_TERMINAL = 0.0

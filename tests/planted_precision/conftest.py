@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from conformance.precision import convert, fp16, int8
-from conformance.worker.warm import prepare_process
+from conformance.models.precision import convert, fp16, int8
+from conformance.process.worker.warm import prepare_process
 from tests.kit.cases import Bench
 from tests.kit.runtimes import Alter, wrong_runtime
 from tests.planted_precision.support import Change

@@ -8,10 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conformance.plan.cell import Cell
-from conformance.records import text
-from conformance.records.explanation import greatest
-from conformance.records.record import Record
+from conformance.case.plan.cell import Cell
+from conformance.results.records import text
+from conformance.results.records.explanation import greatest
+from conformance.results.records.record import Record
 from tests.kit.cases import Bench, module_of, say, verdict
 from tests.kit.modules import net_of
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance.records.record import Record
+from conformance.results.records.record import Record
 from tests.kit.cases import say
 from tests.kit.runtimes import ANY_OPTIMIZER
 from tests.planted_precision.support import BODY, NET, Change, all_of, fresh, scale_off_by_two, zero_point_off_by_one

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.records.record import Record
+from conformance.results.records.record import Record
 from tests.kit.cases import PASSED, Bench, details, say, verdict
 from tests.planted_precision.support import COMMON, run
 

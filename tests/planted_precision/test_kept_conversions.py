@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conformance.precision import convert
+from conformance.models.precision import convert
 from tests.kit.calls import count_calls
 from tests.planted_precision.support import BODY, all_of, cell_of
 

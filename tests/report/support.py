@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from conformance.records.record import Record, cell_id, cell_label
+from conformance.results.records.record import Record, cell_id, cell_label
 
 HEADER: dict[str, Any] = {
     "schema": 1,

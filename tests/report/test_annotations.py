@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from conformance.records import text
-from conformance.records.sanitize import block, visible
-from conformance.report import annotations
-from conformance.report.annotations import sarif
+from conformance.results.records import text
+from conformance.results.records.sanitize import block, visible
+from conformance.results.report import annotations
+from conformance.results.report.annotations import sarif
 from tests.kit.runs import run_command
 from tests.report.support import HOSTILE, change, failed, hostile, hostile_change, record
 from tests.report.test_command import write_run

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import browser as browsers
 from benchmarks.browser import Browser, Page
-from conformance.report.html import page
+from conformance.results.report.html import page
 from tests.report.support import (
     HEADER,
     HOSTILE,
@@ -63,7 +63,7 @@ def write_page(folder: Path, *runs: tuple[str, dict[str, Any], list[dict[str, An
 
 
 def durations(median: float) -> dict[str, Any]:
-    """A side of a budget, as ``conformance.latency`` keeps it."""
+    """A side of a budget, as ``conformance.judge.latency`` keeps it."""
     around = {"p90": 2e-4, "p95": 3e-4, "p99": 1e-3, "min": -2e-4}
     samples = [median - 1e-4 + number * 1e-5 for number in range(40)]
     further = {name: median + more for name, more in around.items()}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from conformance.records.run_file import RunWriter
-from conformance.report import command
+from conformance.results.records.run_file import RunWriter
+from conformance.results.report import command
 from tests.report.support import KILLED, failed, record
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report import code_host as writing
-from conformance.report.comment import LIMIT, comment, marker
+from conformance.results.report import code_host as writing
+from conformance.results.report.comment import LIMIT, comment, marker
 from tests.kit.code_hosts import CodeHost, code_host
 from tests.kit.runs import Outcome, run_command
 from tests.report.support import HEADER, HOSTILE, change, failed, hostile, hostile_change, hostile_header, record
@@ -156,7 +156,7 @@ def test_a_fork_asks_the_host_nothing(tmp_path):
     ({}, "no job of GitHub"), ({"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "1"}, "no token"),
 ], ids=["push", "branch", "by hand", "no token"])  # fmt: skip
 def test_where_there_is_nothing_to_comment_on_that_is_said(environment, said):
-    with pytest.raises(writing.Unwritten, match=said):
+    with pytest.raises(writing.CommentUnwritten, match=said):
         writing.thread(environment)
 
 

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from conformance.report import html
-from conformance.report.html import MOST_SAMPLES, page
+from conformance.results.report import html
+from conformance.results.report.html import MOST_SAMPLES, page
 from tests.report.support import (
     HEADER,
     HOSTILE,

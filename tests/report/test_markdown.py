@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conformance.report.markdown import summary
+from conformance.results.report.markdown import summary
 from tests.report.support import (
     HEADER,
     HOSTILE,

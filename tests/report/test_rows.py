@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from conformance.records import matrix
-from conformance.report import record_rows
-from conformance.report.html import grid, page
-from conformance.report.markdown import summary
-from conformance.report.verdict_words import verdict
+from conformance.results.records import matrix
+from conformance.results.report import record_rows
+from conformance.results.report.html import grid, page
+from conformance.results.report.markdown import summary
+from conformance.results.report.verdict_words import verdict
 from tests.report.support import failed, mixed, record
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from conformance.errors import Unavailable
+from conformance.process.errors import Unavailable
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.absence import absence
 from conformance.runtimes.tensorrt.device import driver_release

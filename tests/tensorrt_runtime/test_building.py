@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conformance.runtimes import tensorrt as runtime
-from conformance.runtimes.tensorrt.build_options import Build, Options, covering
+from conformance.runtimes.tensorrt.build_options import Build, BuildOptions, covering
 from tests.kit.cases import PASSED, say, verdict
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, LINEAR, PYTHON, saved, stored_model
 
@@ -32,9 +32,9 @@ def test_the_builder_gets_the_options_of_the_case_and_those_of_the_run_go_first(
     assert again.arithmetic["options"]["workspace"] == 1024
 
 
-def built(folder: Path, model: str, build: Build, options: Options | None = None) -> dict[str, Any]:
+def built(folder: Path, model: str, build: Build, options: BuildOptions | None = None) -> dict[str, Any]:
     """What the double notes of the engine that it builds."""
-    build = Build(build.shapes, options=options or Options(), store=folder / "engines")
+    build = Build(build.shapes, options=options or BuildOptions(), store=folder / "engines")
     with runtime.open_model(saved(folder, model), (), build):
         pass
     (kept,) = (folder / "engines").glob("*.engine")
@@ -67,7 +67,7 @@ def test_only_8_6_is_told_by_flags_which_precisions_the_model_has(double, versio
 @pytest.mark.parametrize("declared", [False, True])
 def test_tf32_is_off_unless_it_is_declared(double, version, tmp_path, declared):
     double(version)
-    assert ("TF32" in built(tmp_path, AFFINE, BATCHES, Options(tf32=declared))["flags"]) is declared
+    assert ("TF32" in built(tmp_path, AFFINE, BATCHES, BuildOptions(tf32=declared))["flags"]) is declared
 
 
 def test_a_shape_outside_the_profile_is_refused_with_both(bench, double, tmp_path):
@@ -89,7 +89,7 @@ def test_a_plugin_library_is_loaded_and_its_creators_registered_once(double, tmp
     source.write_text("int getCreators(void) { return 0; }\n")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     for _ in range(2):  # TensorRT complains of plugins that are registered already
-        built(tmp_path, AFFINE, BATCHES, Options(plugins=(str(library),)))
+        built(tmp_path, AFFINE, BATCHES, BuildOptions(plugins=(str(library),)))
     assert tensorrt.get_plugin_registry().load_library(str(library)) is None, "it is registered"
     with pytest.raises(OSError, match="missing"):
-        built(tmp_path, AFFINE, BATCHES, Options(plugins=(str(tmp_path / "missing.so"),)))
+        built(tmp_path, AFFINE, BATCHES, BuildOptions(plugins=(str(tmp_path / "missing.so"),)))

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt import engine_session as running
-from conformance.runtimes.tensorrt.build_options import Build, Options
+from conformance.runtimes.tensorrt.build_options import Build, BuildOptions
 from conformance.runtimes.tensorrt.engine_session import captured
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, saved
 
@@ -63,7 +63,7 @@ def graphs(double, version, driver, monkeypatch) -> _Graphs:
 
 
 def test_a_graph_of_an_engine_is_launched_when_it_is_timed(graphs, tmp_path):
-    build = Build(BATCHES.shapes, options=Options(cuda_graph=True))
+    build = Build(BATCHES.shapes, options=BuildOptions(cuda_graph=True))
     with runtime.open_model(saved(tmp_path, AFFINE), (), build) as session:
         with session.stopwatch({"x": np.ones((3, 3), np.float32)}, transfers=True) as once:
             assert all(once() > 0 for _ in range(3))
@@ -74,7 +74,7 @@ def test_a_graph_of_an_engine_is_launched_when_it_is_timed(graphs, tmp_path):
 
 def test_an_output_whose_shape_depends_on_values_cannot_be_captured(graphs, tmp_path):
     model = saved(tmp_path, "(float[5] x) => (int64[1,M] y) { y = NonZero(x) }")
-    build = Build({"x": ((5,), (5,), (5,))}, options=Options(cuda_graph=True))
+    build = Build({"x": ((5,), (5,), (5,))}, options=BuildOptions(cuda_graph=True))
     inputs = {"x": np.ones(5, np.float32)}
     with runtime.open_model(model, (), build) as session:
         with pytest.raises(RuntimeError, match="not permitted when stream is capturing"), session.stopwatch(inputs):

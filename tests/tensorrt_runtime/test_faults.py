@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conformance.records import text
+from conformance.results.records import text
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build_options import Build
 from tests.kit.cases import details, say, verdict, write_case

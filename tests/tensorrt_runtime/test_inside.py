@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from conformance.cli import main
-from conformance.errors import Unavailable
+from conformance.front.cli import main
+from conformance.process.errors import Unavailable
 from conformance.runtimes.inner_tensors import values
 from conformance.runtimes.tensorrt import debug_listener, engine_tensors
 from tests.kit.cases import write_case

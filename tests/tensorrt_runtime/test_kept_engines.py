@@ -8,7 +8,7 @@ import pytest
 
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build import recipe
-from conformance.runtimes.tensorrt.build_options import Build, Options
+from conformance.runtimes.tensorrt.build_options import Build, BuildOptions
 from conformance.runtimes.tensorrt.engines import Engines, key
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, saved, stored_model
 
@@ -89,7 +89,7 @@ def test_an_engine_is_not_kept_for_another_way_of_building(double, tmp_path):
     assert depends["recipe"] == recipe()
     assert Engines(store).get(depends) and Engines(store).get({**depends, "recipe": "other"}) is None
     for other in (
-        Build(BATCHES.shapes, options=Options(tf32=True), store=store),
+        Build(BATCHES.shapes, options=BuildOptions(tf32=True), store=store),
         Build({"x": ((1, 3), (2, 3), (8, 3))}, store=store),
     ):
         with runtime.open_model(model, (), other) as session:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.disk.value_store import KeptValues
-from conformance.plan.catalogue import Selection, plan, selection
+from conformance.case.plan.catalogue import Selection, plan, selection
+from conformance.process.disk.value_store import KeptValues
 from conformance.runtimes import registry
 from conformance.runtimes.tensorrt import rtx
 from conformance.runtimes.tensorrt.build_options import Build

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from conformance.records.details import details
+from conformance.results.records.details import details
 from conformance.runtimes import tensorrt as runtime
-from conformance.runtimes.tensorrt.build_options import Build, Options
+from conformance.runtimes.tensorrt.build_options import Build, BuildOptions
 from conformance.runtimes.tensorrt.rtx import Job
 from conformance.runtimes.tensorrt.trtexec import rtx_commands, tensorrt_rtx, trtexec
 from tests.kit.cases import say
@@ -22,7 +22,7 @@ def graph_of(inputs: str) -> Any:
 def test_shapes_are_those_of_inputs_with_open_sizes_and_options_those_of_the_case(tmp_path):
     shapes: Any = {"x": ((1, 3), (2, 3), (4, 3)), "fixed": ((3, 3),) * 3}
     plugin = "/opt/my plugins/libgate.so"
-    options = Options(
+    options = BuildOptions(
         workspace=512, optimization_level=4, hardware_compatibility="ampere_plus", plugins=(plugin,), tf32=True
     )
     model = tmp_path / "it's a model.onnx"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.versions import environments, runtimes, torch_releases
-from conformance.versions.environments import Environment, Wanted
+from conformance.extras.versions import environments, runtimes, torch_releases
+from conformance.extras.versions.environments import Environment, Wanted
 from tests.versions.support import StandIn, python, wheel
 
 TORCHES = ("2.8.0", "2.9.0", "2.10.0", "2.10.1", "2.11.0", "2.10.1+cpu")

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from conformance import HOME, cli
-from conformance.errors import UserError
-from conformance.records.run_file import read_run
-from conformance.versions import torch_releases
-from conformance.versions.environments import PYTHON, Environment, Wanted
+from conformance import HOME
+from conformance.extras.versions import torch_releases
+from conformance.extras.versions.environments import PYTHON, Environment, Wanted
+from conformance.front import cli
+from conformance.process.errors import UserError
+from conformance.results.records.run_file import read_run
 from tests.kit.cases import write_case
 from tests.test_packaging import project
 from tests.versions.support import BODY, CELL, FAILED, StandIn, changed, leaves, python, versions_in
@@ -61,7 +62,7 @@ def test_only_torch_differs_in_an_environment_which_is_made_once_and_never_taken
     assert versions_in(found.python) == {
         "torch": "2.10.1", "cuda_parts": "1.0", "vision": "0.1", "arrays": "1.0",
     }, "the build without a label, what it brings, the vision that admits it, and arrays as here"  # fmt: skip
-    assert (found.python.parent.parent / f"lib/python{PYTHON}/site-packages/conformance/cli.py").is_file()
+    assert (found.python.parent.parent / f"lib/python{PYTHON}/site-packages/conformance/front/cli.py").is_file()
     assert told[0] == "mine is not taken along: it was installed from a folder or a repository"
     assert len(told) == 2 and "of some 5 GB" in told[1]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance import cli
-from conformance.errors import UserError
-from conformance.records.run_file import read_run
-from conformance.versions import runtimes
-from conformance.versions.environments import Environment, Wanted, between
+from conformance.extras.versions import runtimes
+from conformance.extras.versions.environments import Environment, Wanted, between
+from conformance.front import cli
+from conformance.process.errors import UserError
+from conformance.results.records.run_file import read_run
 from tests.test_bundle import pack
 from tests.versions.support import BODY, CELL, FAILED, StandIn, changed, leaves, versions_in
 
@@ -109,7 +109,7 @@ def test_an_environment_has_what_a_replay_needs_and_no_torch(tmp_path, wheels):
     assert found.name == "onnxruntime 1.27.1"
     assert versions_in(found.python) == {"numpy": "2.0", "onnx": "1.20", "onnxruntime": "1.27.1"}
     (site,) = found.python.parent.parent.glob("lib/python*/site-packages")
-    assert (site / "conformance" / "cli.py").is_file()
+    assert (site / "conformance" / "front" / "cli.py").is_file()
 
 
 KEPT = sorted((Path(__file__).parents[1] / "kept").iterdir())

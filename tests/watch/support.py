@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from conformance.commands.screen import Screen
-from conformance.commands.watch.file_watcher import Changed, Watched
-from conformance.commands.watch.watch_loop import Loop
-from conformance.commands.watch.watched_cells import Catalogue
-from conformance.plan.catalogue import Selection
-from conformance.plan.cell import Cell
-from conformance.plan.keyword_selection import Words
-from conformance.records.record import Record
+from conformance.case.plan.catalogue import Selection
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.keyword_selection import Words
+from conformance.front.commands.screen import Screen
+from conformance.front.commands.watch.file_watcher import Changed, WatchedFiles
+from conformance.front.commands.watch.watch_loop import WatchLoop
+from conformance.front.commands.watch.watched_cells import Catalogue
+from conformance.results.records.record import Record
 from tests.kit.modules import net_of
 
 CASES = """
@@ -80,7 +80,7 @@ def fail(record: Record, on_wait: OnWait) -> None:
     record.status, record.stage, record.error, record.reason = "failed", "compare", "WrongShape", "planted"
 
 
-class Stepping(Watched):
+class Stepping(WatchedFiles):
     """Notices changes at once. When the loop waits, the next step happens, and Ctrl-C after the last."""
 
     def __init__(self, steps: Iterable[Callable[[], object]], at_wait: Callable[[], None]) -> None:
@@ -120,7 +120,7 @@ def watch(
 
     catalogue = Catalogue([Path("cases")], Selection(), Words(words), None)
     store = Path("store").absolute()
-    loop = Loop(
+    loop = WatchLoop(
         catalogue, catalogue.read(), runner, Screen(), store, 2**30, lambda name: f"pytest -k {name}",
         watched=Stepping(steps, collect),
     )  # fmt: skip

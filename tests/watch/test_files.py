@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.commands.watch import file_watcher
-from conformance.commands.watch.file_watcher import Watched, folders, sign
+from conformance.front.commands.watch import file_watcher
+from conformance.front.commands.watch.file_watcher import WatchedFiles, folders, sign
 
 pytestmark = pytest.mark.smoke
 
@@ -26,8 +26,8 @@ class Clock:
         self.meanwhile()
 
 
-def watched(*paths: Path, clock: Clock | None = None) -> Watched:
-    found = Watched(pause=0.0, clock=clock or Clock())
+def watched(*paths: Path, clock: Clock | None = None) -> WatchedFiles:
+    found = WatchedFiles(pause=0.0, clock=clock or Clock())
     found.expect({path: sign(path) for path in paths})
     return found
 

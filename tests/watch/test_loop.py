@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from conformance import cli
-from conformance.errors import UserError
-from conformance.plan.catalogue import plan
-from conformance.plan.keyword_selection import Words
+from conformance.case.plan.catalogue import plan
+from conformance.case.plan.keyword_selection import Words
+from conformance.front import cli
+from conformance.process.errors import UserError
 from tests.kit.cases import case_of, load_case
 from tests.watch.support import CASES, LIMIT, MODULES, OWN, PLAIN, StubRunner, fail, project, watch
 

@@ -37,7 +37,7 @@ class Typed:
         self.log = folder / "said.txt"
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("wb") as log:
-            program = f"{TYPED}from conformance.cli import main\nsys.exit(main())"
+            program = f"{TYPED}from conformance.front.cli import main\nsys.exit(main())"
             command = [sys.executable, "-c", program, "watch", *arguments]
             self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
         self._told = 0

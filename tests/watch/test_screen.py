@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from conformance.commands.screen import Screen
+from conformance.front.commands.screen import Screen
 
 
 class Terminal(io.StringIO):

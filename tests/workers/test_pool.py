@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from conformance.checks.pool import Pool
-from conformance.plan.cell import Cell
-from conformance.plan.order import Schedule, Work
-from conformance.plugin.pooled import unmade
-from conformance.records.record import Record
-from conformance.worker.isolation import Death, Worker, WorkerError
+from conformance.case.plan.cell import Cell
+from conformance.case.plan.order import Schedule, Work
+from conformance.cells.pool import Pool
+from conformance.front.plugin.pooled import unmade
+from conformance.process.worker.isolation import Death, Worker, WorkerError
+from conformance.results.records.record import Record
 from tests.kit import fatal
 from tests.kit.cases import case_of
 from tests.kit.servers import WARM

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.plugin.declared_options import MOST_WORKERS
-from conformance.plugin.options import Options
-from conformance.worker import memory
+from conformance.front.plugin.declared_options import MOST_WORKERS
+from conformance.front.plugin.options import Options
+from conformance.process.worker import memory
 from tests.cluster.support import differences, project, records
 from tests.kit.processes import begin_suite, gone, spawned, waited_for
 from tests.kit.runs import Outcome, run_suite

@@ -6,7 +6,7 @@ Only names that TensorRT 8.6, 10 and 11 share are used; names that a version lac
 """
 
 from conformance.runtimes.tensorrt.absence import absence
-from conformance.runtimes.tensorrt.build_options import Build, Options, Shapes
+from conformance.runtimes.tensorrt.build_options import Build, BuildOptions, Shapes
 from conformance.runtimes.tensorrt.engine_session import TensorRTSession, open_model
 
-__all__ = ["Build", "Options", "Shapes", "TensorRTSession", "absence", "open_model"]
+__all__ = ["Build", "BuildOptions", "Shapes", "TensorRTSession", "absence", "open_model"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from conformance.errors import attempt
+from conformance.process.errors import attempt
 from conformance.runtimes.tensorrt.driver import find_driver, load_driver
 
 OLDEST = "8.6"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import Unavailable
-from conformance.onnxgraph.reads import graphs, nodes
-from conformance.runtimes.tensorrt.build_options import MIB, Build, Options
+from conformance.process.errors import Unavailable
+from conformance.runtimes.onnxgraph.reads import graphs, nodes
+from conformance.runtimes.tensorrt.build_options import MIB, Build, BuildOptions
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.refusals import Refusal, only_noise, read_refusals
 
@@ -168,7 +168,7 @@ def parse(trt: Any, log: Any, builder: Any, model: Path) -> Any:
     return network
 
 
-def configure(trt: Any, config: Any, options: Options) -> None:
+def configure(trt: Any, config: Any, options: BuildOptions) -> None:
     """Set the options of a case that every TensorRT has."""
     if options.workspace is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace * MIB)

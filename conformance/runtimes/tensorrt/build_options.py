@@ -25,7 +25,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Options:
+class BuildOptions:
     """Builder options. None leaves TensorRT's own default."""
 
     workspace: int | None = None
@@ -47,7 +47,7 @@ class Options:
         return {**dataclasses.asdict(self), "plugins": list(self.plugins)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Options:
+    def from_dict(cls, values: Mapping[str, Any]) -> BuildOptions:
         return cls(**{**values, "plugins": tuple(values.get("plugins", ()))})
 
 
@@ -58,7 +58,7 @@ class Build:
     shapes: Shapes
     model_precision: str = "fp32"
     """``fp32``, ``fp16`` or ``int8``: what the ONNX model was converted to."""
-    options: Options = field(default_factory=Options)
+    options: BuildOptions = field(default_factory=BuildOptions)
     store: Path | None = None
     """Folder of engines; None builds anew and keeps nothing."""
     watched: bool = False
@@ -76,7 +76,7 @@ class Build:
     def from_dict(cls, values: Mapping[str, Any], store: Path | None = None) -> Build:
         """The inverse of ``as_dict``."""
         shapes = {name: _profile(lists) for name, lists in values["shapes"].items()}
-        return cls(shapes, values["model_precision"], Options.from_dict(values["options"]), store)
+        return cls(shapes, values["model_precision"], BuildOptions.from_dict(values["options"]), store)
 
 
 def _profile(shapes: Sequence[Sequence[int]]) -> tuple[Shape, Shape, Shape]:

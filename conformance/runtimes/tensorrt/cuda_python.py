@@ -13,7 +13,7 @@ from typing import Any, SupportsInt
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.process.arrays import Array
 
 
 class Error(RuntimeError):

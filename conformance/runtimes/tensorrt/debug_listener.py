@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
-from conformance.errors import attempt
+from conformance.process.arrays import Array
+from conformance.process.errors import attempt
 from conformance.runtimes.tensorrt.build_options import DTYPES
 from conformance.runtimes.tensorrt.device import download
 from conformance.runtimes.tensorrt.driver import load_driver

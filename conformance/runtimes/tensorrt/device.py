@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.arrays import Array
-from conformance.errors import attempt, noting, or_else
+from conformance.process.arrays import Array
+from conformance.process.errors import attempt, noting, or_else
 from conformance.runtimes.tensorrt.driver import load_driver
 
 

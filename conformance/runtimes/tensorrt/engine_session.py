@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
-from conformance.errors import Unavailable, attempt
+from conformance.process.arrays import Array
+from conformance.process.errors import Unavailable, attempt
 from conformance.runtimes.tensorrt.absence import absence
 from conformance.runtimes.tensorrt.build import (
     check_cuda,

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.arrays import Array, Inputs
-from conformance.disk.onnx_models import save
-from conformance.errors import Unavailable
+from conformance.process.arrays import Array, Inputs
+from conformance.process.disk.onnx_models import save
+from conformance.process.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import absence as absence_of_tensorrt
 from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.engine_session import open_model

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.stores import touch, write_whole
+from conformance.process.disk.stores import touch, write_whole
 
 MAGIC = b"conformance engine 1\n"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.errors import or_else
-from conformance.onnxgraph.reads import all_nodes, line_of
+from conformance.process.errors import or_else
+from conformance.runtimes.onnxgraph.reads import all_nodes, line_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.value_store import KeptValues
-from conformance.errors import Stopped, Unavailable, attempt, did_you_mean, or_else, summarize
+from conformance.process.disk.value_store import KeptValues
+from conformance.process.errors import Stopped, Unavailable, attempt, did_you_mean, or_else, summarize
 from conformance.runtimes.tensorrt.build import (
     BuildFailed,
     ShapeInput,
@@ -48,7 +48,7 @@ def absence() -> str | None:
 
 
 @dataclass(frozen=True)
-class Trial:
+class RtxTrial:
     """Hold the outcome of a model that TensorRT for RTX was given."""
 
     version: str
@@ -85,7 +85,7 @@ def known_targets() -> list[str]:
     return [name.lower() for name in names if name.startswith("SM")]
 
 
-def tried(model: Path, sha: str, job: Job, kept: KeptValues) -> Trial:
+def tried(model: Path, sha: str, job: Job, kept: KeptValues) -> RtxTrial:
     """Return what becomes of a model, from the store or by trying it now. ``sha`` is a hash of the model and its
     weights. Raises Unavailable where there is no TensorRT for RTX, and Stopped for a target that it does not know."""
     missing = absence()
@@ -113,12 +113,12 @@ def _recipe() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def _read(told: Mapping[str, Any]) -> Trial:
+def _read(told: Mapping[str, Any]) -> RtxTrial:
     refusals = tuple(Refusal(**{**one, "inside": tuple(one["inside"])}) for one in told["refusals"])
-    return Trial(**{**told, "refusals": refusals})
+    return RtxTrial(**{**told, "refusals": refusals})
 
 
-def _try(trt: Any, model: Path, job: Job) -> Trial:
+def _try(trt: Any, model: Path, job: Job) -> RtxTrial:
     log, version = make_log(trt), str(trt.__version__)
     log.forget()
     builder = trt.Builder(log)
@@ -127,12 +127,12 @@ def _try(trt: Any, model: Path, job: Job) -> Trial:
         if job.build is not None:
             _build(trt, log, builder, network, job.build, job.target)
     except UnsupportedModel as error:
-        return Trial(version, type(error).__name__, str(error), tuple(error.refusals))
+        return RtxTrial(version, type(error).__name__, str(error), tuple(error.refusals))
     except ShapeInput as error:
-        return Trial(version, type(error).__name__, str(error))
+        return RtxTrial(version, type(error).__name__, str(error))
     except BuildFailed as error:
-        return Trial(version, type(error).__name__, str(error), (of_builder(str(error), model),))
-    return Trial(version)
+        return RtxTrial(version, type(error).__name__, str(error), (of_builder(str(error), model),))
+    return RtxTrial(version)
 
 
 def _build(trt: Any, log: Any, builder: Any, network: Any, build: Build, target: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import display_path
-from conformance.onnxgraph.reads import dims_of
+from conformance.process.errors import display_path
+from conformance.runtimes.onnxgraph.reads import dims_of
 from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
 from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.rtx import Job

@@ -1,1 +1,0 @@
-"""Ties between the operators that PyTorch calls and the tensors of a graph."""

@@ -1,0 +1,168 @@
+"""Make the inputs of an ONNX file by the rules of the operators that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from conformance.case.draw.operator_values import KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS
+from conformance.case.draw.sites import NoValues, Rule, Site
+from conformance.case.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabulary, words_of
+from conformance.process.arrays import Array
+from conformance.process.errors import attempt, or_else
+from conformance.runtimes.inferred import inferred
+from conformance.runtimes.onnxgraph.purposes import Use, uses
+from conformance.runtimes.onnxgraph.reads import OWN, copy_of, held, nodes, opset_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+_FEW = 256
+"""Up to how many values a constant may decide on what an input has to be."""
+_LEAST, _MOST = -10, 10
+"""The range of whole numbers that are computed with: as far as sums and products of 8 bits stay within these."""
+
+
+class GraphValues:
+    """The values of the inputs of one model for which its operators have rules."""
+
+    def __init__(self, file: Path, other: Path | None = None) -> None:
+        """``other`` is the file that is run in its place, whose words are drawn too."""
+        self._file, self._other = file, other
+        self._shapes: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
+
+    @cached_property
+    def _model(self) -> ModelProto:
+        import onnx
+
+        return onnx.load(self._file, load_external_data=False)
+
+    @cached_property
+    def _uses(self) -> dict[str, list[Use]]:
+        return uses(self._model)
+
+    @cached_property
+    def _constants(self) -> dict[str, TensorProto]:
+        return {tensor.name: tensor for tensor in self._model.graph.initializer} | held(nodes(self._model.graph))
+
+    def rules(self, name: str, kind: str) -> list[tuple[Use, Rule]]:
+        """Return the rules that the values of an input have to keep, by who reads it; ``kind`` is that of its
+        dtype."""
+        return [(use, rule) for use in self._uses.get(name, ()) if (rule := _rule_of(use, kind)) is not None]
+
+    def vocabulary(self, name: str) -> list[str]:
+        """Return the texts that an input is drawn of, by what reads it."""
+        nodes_of = [use.node for use in self._uses.get(name, ()) if use.node.domain in OWN]
+        kinds = {attribute.i for node in nodes_of if node.op_type == "Cast" for attribute in node.attribute}
+        if kinds:
+            return list(NUMERALS if kinds <= FLOATS else WHOLE_NUMERALS)
+        words = words_of(self._model)
+        if self._other is not None:
+            words = [*dict.fromkeys([*words, *or_else([], partial(_words_in, self._other))])]
+        return vocabulary(words, plain=any(node.op_type == "StringNormalizer" for node in nodes_of))
+
+    def are_numbers(self, name: str) -> bool:
+        """Return whether whole numbers are computed with, and any will do."""
+        found = self._uses.get(name, [])
+        return bool(found) and all(
+            use.node.domain in OWN and use.place in NUMBERS.get(use.node.op_type, ()) for use in found
+        )
+
+    def make(self, name: str, shape: tuple[int, ...], kind: str, known: Mapping[str, Array],
+             shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator, seed: int) -> Array | None:  # fmt: skip
+        """Return values for an input that keep the rules of who reads it; None where there are none to keep.
+
+        Raises NoValues where no values do at this shape.
+        ``known`` are the inputs that were made before, ``shapes`` those of all inputs.
+        """
+        made: Array | None = None
+        for use, rule in self.rules(name, kind):
+            sizes, values = partial(self._shape_of, use, shapes), partial(self._value_of, use, known)
+            site = Site(use.node, use.place, shape, rng, seed, sizes, values, opset_of(self._model))
+            found = attempt(partial(rule, site))
+            if isinstance(found, NoValues):
+                raise found
+            if found is None or isinstance(found, Exception) or found.size != site.count:
+                continue
+            found = np.asarray(found).reshape(shape)
+            made = found if made is None else _stricter(made, found)
+        return made
+
+    def _shape_of(self, use: Use, shapes: Mapping[str, tuple[int, ...]], place: int) -> tuple[int, ...] | None:
+        name = use.node.input[place] if place < len(use.node.input) else ""
+        if not name or not use.scope.top:
+            return None
+        if name in shapes:
+            return shapes[name]
+        if name in self._constants:
+            return tuple(self._constants[name].dims)
+        return self._inferred(shapes).get(name)
+
+    def _value_of(self, use: Use, known: Mapping[str, Array], place: int) -> Array | None:
+        from onnx import numpy_helper
+
+        name = use.node.input[place] if place < len(use.node.input) else ""
+        if not name or not use.scope.top:
+            return None
+        if name in known:
+            return known[name]
+        constant = self._constants.get(name)
+        if constant is None or np.prod(constant.dims) > _FEW:
+            return None
+        return numpy_helper.to_array(constant)
+
+    def _inferred(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of tensors inside of the model at these shapes of its inputs, as far as ONNX infers
+        them."""
+        place = tuple(shapes.items())
+        if place not in self._shapes:
+            self._shapes = {place: or_else({}, lambda: dict(_sizes_inside(self._model, shapes)))}
+        return self._shapes[place]
+
+
+def _sizes_inside(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the tensors of a model whose shape is known where the inputs have these shapes."""
+    copy = copy_of(model)
+    for value in copy.graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type"):
+            del value.type.tensor_type.shape.dim[:]
+            for size in shapes[value.name]:
+                value.type.tensor_type.shape.dim.add().dim_value = size
+    del copy.graph.value_info[:]
+    for value in inferred(copy).graph.value_info:
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+            yield value.name, tuple(dim.dim_value for dim in dims)
+
+
+def _words_in(file: Path) -> list[str]:
+    import onnx
+
+    return words_of(onnx.load(file, load_external_data=False))
+
+
+def _rule_of(use: Use, kind: str) -> Rule | None:
+    if use.node.domain == "ai.onnx.ml" and kind in "iu" and use.place == 0:
+        return KEYS.get(use.node.op_type)
+    if use.node.domain not in OWN:
+        return None
+    name, place = use.node.op_type, use.place
+    rule = RULES.get(name, {}).get(place)
+    if rule is None and kind in "iu":
+        rule = WHOLE_NUMBERS.get(name, {}).get(place)
+    return PARTS.get(name) if use.part and rule is not None else rule
+
+
+def _stricter(one: Array, other: Array) -> Array:
+    """Return of two values for the same element the one that is nearer to zero, which is more likely to keep the
+    rules of both."""
+    return np.where(np.abs(one) <= np.abs(other), one, other)
+
+
+def range_of_numbers(dtype: np.dtype[np.generic]) -> tuple[int, int]:
+    """Return the ends of the range of whole numbers that are computed with."""
+    return (0, _MOST - _LEAST) if dtype.kind == "u" else (_LEAST, _MOST)

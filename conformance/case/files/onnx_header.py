@@ -1,0 +1,187 @@
+"""Read the header of an ONNX file: inputs, outputs, dims, opset, and the files that hold its weights.
+
+A case file is read where nothing may import onnx, so that a run starts at once. Of the model only the parts that
+matter are looked at, as protobuf encodes them (https://protobuf.dev/programming-guides/encoding), and weights are
+passed over. What is not read here is checked where the model is run.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.process.disk.protobuf import Damaged
+from conformance.process.disk.protobuf import fields as _fields
+from conformance.process.disk.protobuf import number as _number
+from conformance.process.disk.protobuf import signed as _signed
+from conformance.process.disk.protobuf import text as _text
+
+TYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool",
+    10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
+    23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
+}  # fmt: skip
+"""By number in ``onnx.TensorProto.DataType``, all but those of complex numbers."""
+OPSET_OF_OTHERS = 21
+"""The opset of ONNX's own operators in a file that has none of them, only operators of other domains."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or an output of the graph; ``shape`` is None where the file has none."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str, ...] | None
+    holder: str = ""
+    """``sequence``, ``optional`` or ``optional sequence`` where it holds such tensors."""
+
+
+ELEMENTS = 2
+"""The number of tensors that are drawn for an input that is a sequence."""
+
+
+def elements_of(name: str) -> list[str]:
+    """Return the names of the tensors that are drawn for a sequence of that name."""
+    return [f"{name}.{number}" for number in range(ELEMENTS)]
+
+
+def drawn_for(tensor: Tensor) -> list[str]:
+    """Return the names of the tensors that are drawn for an input."""
+    return elements_of(tensor.name) if "sequence" in tensor.holder else [tensor.name]
+
+
+@dataclass
+class Header:
+    """Hold the interface of a model as its file has it."""
+
+    opset: int = 0
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    beside: dict[str, int] = field(default_factory=dict)
+    """The files beside it that hold values of tensors, wherever in the model these are, with the bytes that they have
+    at least."""
+
+
+class NotOnnx(ValueError):
+    """Raised for a file that is no ONNX model."""
+
+
+def header(file: Path) -> Header:
+    """Read the interface of a model; raise OSError, or NotOnnx for what is no model."""
+    if file.exists() and not file.is_file():
+        raise NotOnnx("it is no file")
+    with file.open("rb") as stream:
+        try:
+            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # of no bytes
+            raise NotOnnx("the file is empty") from None
+        try:
+            return _model(memoryview(data))
+        except (IndexError, UnicodeDecodeError):
+            raise NotOnnx("the file is cut off, or is no ONNX model") from None
+        except Damaged:
+            raise NotOnnx("the file is no ONNX model") from None
+
+
+def _model(data: memoryview) -> Header:
+    told, graphs, others = Header(), 0, False
+    for number, value in _fields(data):
+        if number == 8 and isinstance(value, memoryview):
+            opset = dict(_fields(value))
+            if _text(opset.get(1)) in ("", "ai.onnx"):
+                told.opset = _number(opset.get(2))
+            others = True
+        elif number == 7 and isinstance(value, memoryview):
+            graphs += 1
+            _graph(value, told)
+    if not graphs:
+        raise NotOnnx("the file is no ONNX model: it has no graph")
+    told.opset = told.opset or (OPSET_OF_OTHERS if others else 0)
+    for tensor in _tensors(data, "model"):
+        for name, size in _beside(tensor):
+            told.beside[name] = max(size, told.beside.get(name, 0))
+    return told
+
+
+_INSIDE: Mapping[str, Mapping[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor", 23: "sparse tensor"},
+    "sparse tensor": {1: "tensor", 2: "tensor"},
+    "function": {7: "node", 11: "attribute"},
+    "training": {1: "graph", 2: "graph"},
+}
+"""Of each message of ``onnx.proto`` the fields in which tensors may be, with their messages."""
+_DEEPEST = 100
+"""Messages inside of messages, as far as protobuf itself reads them."""
+
+
+def _tensors(data: memoryview, message: str, depth: int = 0) -> Iterator[memoryview]:
+    """Yield every tensor of a message: initializers, values of attributes, in branches, bodies and functions."""
+    if message == "tensor":
+        yield data
+        return
+    if depth > _DEEPEST:
+        raise NotOnnx(f"the file has messages inside of messages, more than {_DEEPEST} deep")
+    for number, value in _fields(data):
+        inside = _INSIDE[message].get(number)
+        if inside is not None and isinstance(value, memoryview):
+            yield from _tensors(value, inside, depth + 1)
+
+
+def _beside(tensor: memoryview) -> Iterator[tuple[str, int]]:
+    """Yield the file that holds the values of a tensor, if it is another, and the bytes that it has at least."""
+    entries = [dict(_fields(value)) for number, value in _fields(tensor) if number == 13]
+    said = {_text(entry.get(1)): _text(entry.get(2)) for entry in entries}
+    if "location" in said:
+        sizes = (said.get("offset", "0"), said.get("length", "0"))
+        yield said["location"], sum(int(size) for size in sizes if re.fullmatch(r"\d{1,18}", size))
+
+
+def _graph(data: memoryview, told: Header) -> None:
+    constants = set[str]()
+    for number, value in _fields(data):
+        if not isinstance(value, memoryview):
+            continue
+        if number == 5:
+            constants.add(_text(dict(_fields(value)).get(8)))
+        elif number == 11:
+            told.inputs.append(_tensor(value))
+        elif number == 12:
+            told.outputs.append(_tensor(value))
+    told.inputs = [tensor for tensor in told.inputs if tensor.name not in constants]  # below opset 13, weights too
+
+
+def _tensor(data: memoryview) -> Tensor:
+    said = dict(_fields(data))
+    name, holders, kinds = _text(said.get(1)), list[str](), _parts(said.get(2))
+    while not kinds.keys().isdisjoint(_HOLDERS) and len(holders) < 2:
+        number = next(number for number in _HOLDERS if number in kinds)
+        holders.append(_HOLDERS[number])
+        kinds = _parts(_parts(kinds[number]).get(1))
+    kind, holder = kinds.get(1), " ".join(holders)
+    if not isinstance(kind, memoryview) or holder not in ("", "sequence", "optional", "optional sequence"):
+        return Tensor(name, None, None)
+    parts = dict(_fields(kind))
+    shape = parts.get(2)
+    dims: list[int | str] = []
+    for number, value in _fields(shape) if isinstance(shape, memoryview) else ():
+        if number == 1 and isinstance(value, memoryview):
+            dim = dict(_fields(value))
+            dims.append(_signed(_number(dim[1])) if 1 in dim else _text(dim.get(2)))
+    return Tensor(name, TYPES.get(_number(parts.get(1))), None if shape is None else tuple(dims), holder)
+
+
+_HOLDERS = {4: "sequence", 9: "optional"}
+"""By its field in ``onnx.TypeProto`` what holds tensors, or holds what holds them."""
+
+
+def _parts(message: Any) -> dict[int, Any]:
+    return dict(_fields(message)) if isinstance(message, memoryview) else {}

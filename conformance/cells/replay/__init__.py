@@ -1,0 +1,1 @@
+"""A bundle that is run again where there is no PyTorch."""

@@ -1,0 +1,1 @@
+"""Who is at fault, where, and the smallest example of it. Nothing here changes a verdict."""

@@ -1,0 +1,83 @@
+"""Asking another runtime about an example, in a process of its own: where it crashes or hangs, its answer is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.process.arrays import Array
+from conformance.process.errors import Unavailable, attempt
+from conformance.process.worker import aside
+from conformance.results.records.record import Answer, Witness
+from conformance.runtimes import Session, opener, registry
+
+SECONDS = 40.0
+"""How long a runtime may take for one answer; a cell has 300 by default."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The outputs of a runtime, or why there are none."""
+
+    outputs: list[Array] | None = None
+    answer: Answer = "runs"
+    """``stops``, ``abstains`` or ``lost`` where there are no outputs."""
+    error: str | None = None
+    reason: str | None = None
+
+    def witness(self, runtime: str) -> Witness:
+        """The witness that it is where there are no outputs."""
+        return Witness(runtime, self.answer, self.error, self.reason)
+
+
+def ask(
+    runtime: str,
+    model: Path,
+    libraries: Sequence[str],
+    inputs: Mapping[str, Array],
+    config: Mapping[str, str] | None = None,
+    *,
+    anyway: bool = False,
+) -> Asked:
+    """Return what a runtime computes of a model, whatever that does to the process that computes it; ``anyway`` also
+    where it is no witness, as one that computes float64 in float32."""
+    entry = registry.named(runtime)
+
+    def question() -> Asked:
+        why_not = entry.no_witness
+        reason = registry.function(why_not)(model, inputs) if why_not and not anyway else None
+        if reason is not None:
+            return Asked(None, "abstains", reason=reason)
+        os.environ.update(entry.witness_environment)  # of this process, which has no other question
+        return answer(lambda: opener(runtime, config=config)(model, libraries), inputs)
+
+    asked = answered(question)
+    imports = entry.imports
+    if imports and asked.outputs is not None:  # which shows that importing it does no harm
+        attempt(lambda: registry.function(imports)())
+    return asked
+
+
+def answer(load: Callable[[], AbstractContextManager[Session]], inputs: Mapping[str, Array]) -> Asked:
+    """Return what a runtime computes of a model that ``load`` gives it, or how it does not."""
+
+    def outputs() -> list[Array]:
+        with load() as session:
+            return session.run(inputs)
+
+    got = attempt(outputs)
+    if isinstance(got, Unavailable | ImportError):
+        return Asked(None, "abstains", reason=str(got))
+    return Asked(None, "stops", type(got).__name__) if isinstance(got, Exception) else Asked(got)
+
+
+def answered(question: Callable[[], Asked]) -> Asked:
+    """The answer to a question that is asked in a process of its own."""
+    asked = attempt(lambda: aside.ask(question, SECONDS))
+    if isinstance(asked, aside.Lost):
+        return Asked(None, "lost", str(asked))
+    # what is raised by asking must not be another failure of the cell
+    return Asked(None, "lost", type(asked).__name__) if isinstance(asked, Exception) else asked

@@ -1,0 +1,210 @@
+"""Try whether a function fails: exported and run in ONNX Runtime, without its optimizer, against PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from conformance.compare.close import Limit, ratios
+from conformance.compare.excuses import largest_of
+from conformance.compare.judges import Judge, Right, defaults_for
+from conformance.diagnose.search import require_time
+from conformance.diagnose.smallest.extracted_function import Function
+from conformance.diagnose.smallest.lines import RUN, Exporting, exporting, feeding, module
+from conformance.diagnose.smallest.model_trial import TIGHTEST, difference, limit_of
+from conformance.models.exporters.graph import refusal
+from conformance.models.exporters.symbolics import registered
+from conformance.process.arrays import Array
+from conformance.process.errors import attempt, or_else
+
+STOPS = "stops"
+RAISES = "raises"
+REFUSED = "refused"
+GIST = 60
+"""Characters of what an exporter says that count."""
+VANISHING = 1e-3
+"""The share of the largest value of the first function that failed, below which what others give is as good as 0."""
+
+
+@dataclass
+class FunctionTrials:
+    """Functions that are tried until a deadline. The first that fails says in which way the others have to."""
+
+    how: Exporting
+    kind: str
+    """``values`` or another error of a comparison, ``stops``, ``raises`` where it cannot be exported, or ``refused``
+    where onnx.checker refuses it."""
+    deadline: float
+    error: str = ""
+    """The ``gist`` of what the exporter raises, or the name of the checker's error."""
+    limit: float = TIGHTEST
+    """How far outputs may be off, relative to their largest value or to ``floor``."""
+    floor: float = 0.0
+    judge: Callable[[Sequence[Array]], Judge] = defaults_for
+    """What outputs are compared by, as the cell's are, until a function has failed; it is made of those that are
+    right."""
+    count: int = 0
+    right: int = 0
+    """The number of functions that were exported and gave what PyTorch gives."""
+    alone: bool = False
+    """True where the call alone is one of these."""
+    as_exported: bool = False
+    """True where the call alone is one of these when it is exported at the sizes of the module's export."""
+    expected: list[Array] = field(default_factory=list)
+    """What is right for the function that failed last."""
+    actual: list[Array] = field(default_factory=list)
+    """What ONNX Runtime gave for it; empty where it stops."""
+    model: bytes = b""
+    """What it was exported to."""
+
+    def fails(self, function: Function | None) -> bool:
+        """Return whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not
+        fail."""
+        require_time(self.deadline)
+        self.count += 1
+        if function is None:
+            return False
+        if self.kind == RAISES:
+            return self._raises(function)
+        outcome = or_else(None, lambda: self._outcome(function))
+        if outcome is None:
+            return False
+        kind, expected, actual, model = outcome
+        self.right += kind is None
+        if kind != self.kind:
+            return False
+        self.expected, self.actual, self.model = expected, actual, model
+        return True
+
+    def settle(self) -> None:
+        """From now on a function fails that is off by an eighth as much as the last one, as far as that is no
+        rounding; half as much where the last one was off by less than that."""
+        off = _off(self.actual, self.expected)
+        self.limit = limit_of(off) if off > TIGHTEST else off / 2
+        self.floor = VANISHING * max(map(largest_of, (*self.expected, *self.actual)), default=0.0)
+
+    def allowed(self) -> list[float]:
+        """Return how far each output of the function that failed last may be off."""
+        return [self.limit * max(largest_of(one), self.floor) for one in self.expected]
+
+    def _outcome(self, function: Function) -> tuple[str | None, list[Array], list[Array], bytes]:
+        """Return how it fails, if it does. Raises what PyTorch or the exporter raises."""
+        import onnx
+
+        with self._undone():
+            space = exported(function, self.how)
+        if self.kind == REFUSED:
+            refused = refusal(onnx.load_from_string(space["model"]), sizes=True)
+            kind = None if refused is None else REFUSED if refused[0] == self.error else refused[0]
+            return kind, space["expected"], [], space["model"]
+        actual = attempt(lambda: [np.asarray(one) for one in space["run"]()])
+        if isinstance(actual, Exception):
+            return STOPS, space["expected"], [], space["model"]
+        kind = difference(actual, space["expected"], self.limit, self.floor)
+        if kind is None and not self.actual:  # so far any function counts that a cell would call wrong
+            wanted = [one.copy() for one in space["expected"]]
+            kind = "values" if self.judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
+        return kind, space["expected"], actual, space["model"]
+
+    def _raises(self, function: Function) -> bool:
+        """Return whether exporting it raises what it has to."""
+        space = attempt(lambda: _fed(function, self.how))
+        if isinstance(space, Exception):  # it is no function of PyTorch's
+            return False
+
+        def export() -> None:
+            with self._undone():
+                _execute(exporting(function, self.how), space)
+
+        raised = attempt(export)
+        return isinstance(raised, Exception) and gist(raised) == self.error
+
+    def _undone(self) -> AbstractContextManager[object]:
+        """Inside the block the case's symbolics are registered, and nowhere else."""
+        none = self.how.exporter != "torchscript" or not self.how.own
+        return nullcontext() if none else registered({}, opset=self.how.opset)
+
+
+def exported(function: Function, how: Exporting) -> dict[str, Any]:
+    """Return what a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx
+    does."""
+    space = _fed(function, how)
+    _execute([*exporting(function, how), *RUN], space)
+    return space
+
+
+def gist(error: BaseException) -> str:
+    """Return what errors of exports have in common where they are about the same operator: their class, and the first
+    line without what differs from graph to graph."""
+    line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {re.sub(r'%?[a-z_]*[0-9]+|%[a-z_]+', '', line)[:GIST]}"
+
+
+def _fed(function: Function, how: Exporting) -> dict[str, Any]:
+    """Return what the script has defined before it exports."""
+    import onnxruntime
+    import torch
+
+    space: dict[str, Any] = {"np": np, "ort": onnxruntime, "torch": torch, "given": {}}
+    space |= {name: importlib.import_module(name) for name in imports(function, how)}
+    space["given"] = {name: value.copy() for name, value in {**function.inputs, **function.constants}.items()}
+    space["traced"] = {name: value.copy() for name, value in function.traced.items()}
+    traced = {name: f"traced[{name!r}]" for name in function.traced}
+    feeds = feeding(function, _given(function.inputs), _given(function.constants), traced)
+    _execute([*module(function), *feeds], space)
+    return space
+
+
+def _execute(lines: Iterable[str], space: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile("\n".join(lines), "<small>", "exec"), space)
+
+
+def _given(names: Iterable[str]) -> dict[str, str]:
+    return {name: f"given[{name!r}]" for name in names}
+
+
+def imports(function: Function, how: Exporting) -> list[str]:
+    """The modules beside torch, NumPy and ONNX Runtime that a script about the function imports."""
+    own = [name.partition(".")[0] for name in how.code(function.own)]
+    called = " ".join(step.call.function for step in function.steps)
+    known = [name for name in ("io", "math", "operator") if f"{name}." in called]
+    if how.exporter == "torchscript":
+        known.append("io")
+    if how.simplify:
+        known += ["onnx", "onnxsim"]
+    others = [name for name in sorted(_spaces(function)) if importlib.util.find_spec(name)]
+    return list(dict.fromkeys([*sorted({*known}), *others, *defining(function, how), *own]))
+
+
+def defining(function: Function, how: Exporting) -> Sequence[str]:
+    """The modules without which the function has no operators to call: those of the case, if it calls one that is
+    neither PyTorch's nor of a package that is called as the operator's namespace is."""
+    return how.defines if any(importlib.util.find_spec(name) is None for name in _spaces(function)) else ()
+
+
+def _spaces(function: Function) -> set[str]:
+    """The namespaces of operators that a function calls, without those that PyTorch has itself."""
+    called = " ".join(step.call.function for step in function.steps)
+    return set(re.findall(r"torch\.ops\.(\w+)\.", called)) - {"aten", "prim", "prims"}
+
+
+def _off(actual: Sequence[Array], expected: Sequence[Array]) -> float:
+    """By how much of their largest value outputs differ at most; infinite where they are no such numbers."""
+    worst = 0.0
+    for got, right in zip(actual, expected, strict=False):
+        if right.dtype.kind != "f" or got.shape != right.shape:
+            return math.inf
+        of = Limit(share=1.0, floor=0.0 if largest_of(right) else 1.0)
+        worst = max(worst, float(ratios(got, right, of).max(initial=0.0)))
+    return worst

@@ -1,0 +1,238 @@
+"""The smallest model that still shows a fault of ONNX Runtime, with a script and a text for whoever mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.case.draw.example import Example, given
+from conformance.compare.excuses import largest_of
+from conformance.compare.judges import Tolerances
+from conformance.compare.tolerance import Tolerance
+from conformance.diagnose.nodes.guilty_pass import Broken, guilty
+from conformance.diagnose.smallest.model_script import issue, leave_script, script
+from conformance.diagnose.smallest.model_search import fewest, simplified
+from conformance.diagnose.smallest.model_trial import ONE, ModelFailure, ModelTrials, kind_of, limit_of, outcome_of
+from conformance.judge.comparer import WrongAnswer
+from conformance.models.bundle.bundle_files import CELLS
+from conformance.models.bundle.bundle_layout import BundleWriter, write_model, write_set
+from conformance.models.bundle.entry import Entry
+from conformance.models.cell_run import CellRun
+from conformance.process.arrays import Array
+from conformance.process.errors import Details, Stopped, display_path
+from conformance.process.worker import aside
+from conformance.results.records.environment import environment
+from conformance.runtimes import opener, registry
+from conformance.runtimes.onnxgraph.cut import Cut, Cutter, expose
+from conformance.runtimes.onnxgraph.reads import operator_of
+from conformance.runtimes.tensorrt.build_options import Build, covering
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+SECONDS = 30.0
+"""How long a runtime may take for what is right for a model, or for one of its nodes."""
+
+
+def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
+    """Write a bundle of the smallest model that fails as ``model`` does at the example into ``folder``, and give
+    what is known of it, for the record; None where the fault is not ONNX Runtime's, or nobody says what is right.
+
+    ``nodes`` of ``of`` are left, ``operators`` are theirs. ``repro`` and ``issue`` are files that were written,
+    ``repro`` after it had shown the defect in a process of its own; else ``why_not`` is what it said. ``passes`` are
+    those of the optimizer that break the small model. ``unfinished`` is true where time ran out.
+    """
+    failure = _failure(run, example, stop)
+    if failure is None:
+        return None
+    start = time.monotonic()
+    found = _searched(model, failure, example, run.settings.smallest_seconds)
+    if found is None:
+        return None
+    cut, most, finished, tried = found
+    failure = _with_passes_of(cut, failure)
+    expected = _expected(cut, failure)
+    shutil.rmtree(folder, ignore_errors=True)
+    _write(run, cut, failure, expected, example, folder)
+    told: dict[str, Any] = {
+        "bundle": display_path(folder), "nodes": len(cut.model.graph.node), "of": most,
+        "operators": [operator_of(node) for node in cut.model.graph.node], "passes": list(failure.passes),
+        **({} if finished else {"unfinished": True}),
+    }  # fmt: skip
+    told |= _scripted(cut, failure, expected, told, folder)
+    return {**told, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
+
+
+def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | None:
+    details = stop.details
+    if run.cell.runtime != "onnxruntime" or stop.fault != "runtime" or details.get("cause"):
+        return None
+    right = _who_is_right(details)
+    if right is None:
+        return None
+    worst = stop.worst if isinstance(stop, WrongAnswer) else None
+    off = math.inf
+    if worst is not None and math.isfinite(worst.error):
+        off = worst.error / (largest_of(example.wanted[worst.output]) or 1.0)
+    passes = tuple((details.get("optimizer") or {}).get("passes") or ())
+    kind = kind_of(stop.stage, stop.error)
+    return ModelFailure(kind, right, limit_of(off), run.libraries(), run.config(), passes)
+
+
+def _who_is_right(details: Details) -> str | None:
+    """The runtime that computes what is right for the whole model, or for the node at which ONNX Runtime parts."""
+    if details.get("conclusion") == "optimizer":
+        return "onnxruntime-unoptimized"
+    others = [other.name for other in registry.second_opinions("onnxruntime") if other.computes_with == other.name]
+    for witness in details.get("witnesses") or ():
+        if witness["answer"] == "agrees" and witness["runtime"] in others:
+            return str(witness["runtime"])
+    place = details.get("parts_at") or {}
+    return place.get("by") if place.get("how") == "parts" else None
+
+
+_Found = tuple[Cut, int, bool, int]
+"""The small model, the nodes of the whole one, whether the search came to its end, how many models were tried."""
+
+
+def _searched(model: Path, failure: ModelFailure, example: Example, seconds: float) -> _Found | None:
+    """The smallest model, sought in a process of its own, which most models do not take along; one that does is
+    sought again with each model in another process."""
+    import onnx
+
+    loaded = onnx.load(model)
+    with tempfile.TemporaryDirectory() as folder:
+        values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS, Path(folder))
+    cutter = Cutter(loaded, values)
+
+    def search(*, alone: bool) -> _Found | None:
+        trials = ModelTrials(failure, time.monotonic() + seconds, alone=alone)
+        found = fewest(cutter, trials)
+        cut = None if found is None else cutter.of(found[0])
+        if found is None or cut is None:
+            return None
+        return simplified(cut, trials), len(cutter.nodes), found[1], trials.count
+
+    try:
+        return aside.ask(lambda: search(alone=False), seconds + ONE)
+    except aside.Lost:
+        return search(alone=True)
+
+
+def _with_passes_of(cut: Cut, failure: ModelFailure) -> ModelFailure:
+    """The failure with the passes that break the small model, of which helpers have mostly dropped out."""
+    if failure.right != "onnxruntime-unoptimized":
+        return failure
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        _save(cut, file)
+        right = _expected(cut, failure)
+        outcome = outcome_of(failure, right)
+        told = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome))
+    passes = tuple((told or {}).get("passes") or failure.passes)
+    return dataclasses.replace(failure, passes=passes)
+
+
+def _save(cut: Cut, file: Path) -> None:
+    import onnx
+
+    onnx.save(cut.model, file)
+
+
+def _expected(cut: Cut, failure: ModelFailure) -> list[Array]:
+    """Return what is right for the small model, asked in a process of its own."""
+
+    def question() -> list[Array]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
+            _save(cut, file)
+            with opener(failure.right, config=failure.config)(file, failure.libraries) as session:
+                return [np.asarray(array) for array in session.run(cut.feeds)]
+
+    return aside.ask(question, SECONDS)
+
+
+def _write(
+    run: CellRun, cut: Cut, failure: ModelFailure, expected: Sequence[Array], example: Example, folder: Path
+) -> None:
+    """Write the bundle, which any replay reads."""
+    cell = run.cell
+    name = "test_smallest"
+    writer = BundleWriter(folder, environment([]))
+    place = folder / CELLS / name
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "model.onnx"
+        _save(cut, file)
+        libraries = write_model(place, file, failure.libraries)
+    names = list(cut.feeds)
+    small = given(example.draw, dict(cut.feeds), list(expected), None, None, ())
+    sets = [write_set(place, 0, small, names, [])]
+    tolerances = tuple(
+        Tolerance(0.0, failure.limit * (largest_of(array) or 1.0), absolute=True) if array.dtype.kind == "f" else None
+        for array in expected
+    )
+    judge = Tolerances(tolerances, (False,) * len(expected))
+    build = Build(covering({name: value.shape for name, value in cut.feeds.items()}, ()))
+    writer.add(Entry(
+        name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision="fp32", check="accuracy",
+        source=run.record.source, graph={}, inputs=names, judge=judge.as_dict(), build=build.as_dict(), sets=sets,
+        runtimes=["onnxruntime"], excused=list(range(len(expected))), libraries=libraries,
+        config=dict(failure.config or {}),
+    ))  # fmt: skip
+
+
+def _scripted(
+    cut: Cut, failure: ModelFailure, expected: Sequence[Array], told: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    """Write the script, run it, and keep it with its text where it shows the defect."""
+    text = None if failure.libraries else script(cut, failure, expected)
+    if text is None:
+        return {"why_not": "libraries" if failure.libraries else "length"}
+    packages = ("onnxruntime", "onnx", "numpy")
+    kept, said = leave_script(
+        folder, text, packages, lambda said, versions: issue(text, said, failure, told, versions)
+    )
+    return kept or {"why_not": said[-400:] or "it said nothing"}
+
+
+MOST_BYTES = 2**30
+"""Above this size the tensors of a model are not held in memory together, and nothing is cut out of it."""
+
+
+def reference_values(
+    model: ModelProto,
+    runtime: str,
+    libraries: Sequence[str],
+    inputs: Mapping[str, Array],
+    seconds: float,
+    folder: Path,
+) -> dict[str, Any]:
+    """All tensors of a model by name, as a runtime computes them; raises what that raises, ``aside.Lost`` where it
+    takes its process along, and MemoryError where there are too many bytes of them."""
+    import onnx
+
+    shown = expose(model, (name for node in model.graph.node for name in node.output))
+    file = folder / "shown.onnx"
+    onnx.save(shown, file)
+    names = [output.name for output in shown.graph.output]
+
+    def question() -> list[Any]:
+        with opener(runtime)(file, libraries) as session:
+            arrays: list[Any] = session.run(inputs)
+        if sum(getattr(array, "nbytes", 0) for array in arrays) > MOST_BYTES:
+            raise MemoryError
+        return arrays
+
+    arrays = aside.ask(question, seconds)
+    if len(arrays) != len(names):
+        raise ValueError("a tensor of the model is a sequence")
+    return {**inputs, **dict(zip(names, arrays, strict=True))}

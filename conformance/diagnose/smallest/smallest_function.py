@@ -1,0 +1,301 @@
+"""The smallest PyTorch function that an exporter gets wrong, with a script and a text for whoever mends it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.case.files.export_keys import OnnxFile
+from conformance.case.files.python import describe
+from conformance.compare.judges import Judge, defaults_for
+from conformance.compare.tolerance import Tolerance
+from conformance.diagnose.operators.captured_program import Operator, Program, Unable
+from conformance.diagnose.operators.first_operator import Search
+from conformance.diagnose.operators.refused_operator import stopped_export
+from conformance.diagnose.refused import arguments_of, refused_by_checker
+from conformance.diagnose.search import OutOfTime
+from conformance.diagnose.smallest.extracted_function import Function, Place, Unwritten
+from conformance.diagnose.smallest.function_script import VALUES, Shown, issue, script
+from conformance.diagnose.smallest.function_search import fewest, simplified
+from conformance.diagnose.smallest.function_trial import RAISES, REFUSED, STOPS, FunctionTrials, defining, gist
+from conformance.diagnose.smallest.lines import Exporting, Names
+from conformance.diagnose.smallest.model_script import leave_script
+from conformance.diagnose.smallest.model_trial import difference
+from conformance.models.cell_run import CellRun
+from conformance.models.kept.dependency_files import imported
+from conformance.process.arrays import Array
+from conformance.process.errors import Details, Stopped, attempt, or_else, summarize
+from conformance.process.worker import aside
+from conformance.results.records.causes import cause_of_export
+from conformance.runtimes import opener
+
+ONE = 20.0
+"""Seconds that one export may take beyond those that making a function smaller may take."""
+SCRIPT = 180.0
+"""How long the script may take, which imports torch and its exporter anew."""
+_KINDS = {"value": "values", "shape": "WrongShape", "dtype": "WrongDtype", "stops": STOPS}
+"""How functions have to fail, by how the operator parts."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The result of making a function smaller: one that fails, or why there is none."""
+
+    shown: Shown | None
+    told: dict[str, Any]
+    """What the record says of it."""
+
+
+def longest(run: CellRun) -> float:
+    """The seconds that looking for a function may take at most."""
+    return run.settings.smallest_seconds + ONE
+
+
+def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
+    """The smallest function that fails at the operator that a search has named; looked for in another process."""
+    start = time.monotonic()
+    found = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
+    if isinstance(found, Exception):
+        found = Reduced(None, {"why_not": summarize(found)})
+    return Reduced(found.shown, {**found.told, "seconds": round(time.monotonic() - start, 3)})
+
+
+def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
+    deadline = time.monotonic() + run.settings.smallest_seconds
+    kind = _KINDS.get(str(operator.get("how")))
+    place = Place.of_search(search, arguments_of(run, run.prepared.inputs()))
+    if place is None or kind is None:
+        return Reduced(None, {"why_not": "capture"})
+    if kind == STOPS and (run.libraries() or run.target.functions):
+        return Reduced(None, {"why_not": "libraries"})
+    trials = FunctionTrials(_exporting(run), kind, deadline, judge=_judging(run))
+    found = _found(place, trials)
+    if found.shown:
+        return found
+    return Reduced(None, found.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
+
+
+def _exporting(run: CellRun) -> Exporting:
+    cell = run.cell
+    assert not isinstance(run.target, OnnxFile)  # which nobody exports
+    return Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
+
+
+def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
+    """Return what outputs are compared by as those of the cell are: by the tightest that its case declares for one of
+    them, or by the defaults, as before a conversion."""
+    says = run.cell.case.says.tolerance_for(run.cell.precision)
+    declared = [] if run.cell.converted else [says, *says.outputs.values()]
+
+    def least(name: str, default: float) -> float:
+        both = ((getattr(one, name), getattr(says, name)) for one in declared)
+        return min(next((limit for limit in given if limit is not None), default) for given in both)
+
+    def tightest(default: Tolerance | None) -> Tolerance | None:
+        if default is None or not declared:
+            return default
+        atol = least("atol", default.atol)
+        return Tolerance(least("rtol", default.rtol), atol, absolute=atol in [one.atol for one in declared])
+
+    def judge(wanted: Sequence[Array]) -> Judge:
+        judge = defaults_for(wanted)
+        return dataclasses.replace(judge, tolerances=tuple(map(tightest, judge.tolerances)))
+
+    return judge
+
+
+def _differs(run: CellRun, search: Search, operator: dict[str, Any], *, as_exported: bool) -> list[str]:
+    """In what a function that is tried differs from the cell: it is exported with what it is run with, unless it was
+    tried ``as_exported`` too, then with those sizes open that are others."""
+    case, exported = run.cell.case, run.prepared.inputs()
+    open_dims = any(not one.fixed and name not in run.target.static for name, one in case.dims.ranges.items())
+    failing = dict(zip(run.reference.passing.in_graph(), search.inputs, strict=False))
+    sizes = any(tuple(exported[name].shape) != tuple(value.shape) for name, value in failing.items())
+    known = {
+        "sizes": sizes and not as_exported, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer",
+    }  # fmt: skip
+    return [name for name, differs in known.items() if differs]
+
+
+def _found(place: Place, trials: FunctionTrials) -> Reduced:
+    """The smallest function that fails at a place, or why there is none."""
+    try:
+        found = fewest(place, trials, trials.how.own)
+    except Unwritten as call:
+        return Reduced(None, {"why_not": "call", "detail": str(call)})
+    except OutOfTime:
+        return Reduced(None, {"why_not": "time", "tried": trials.count})
+    if found is None:
+        why = "right" if trials.alone else "untried"
+        return Reduced(None, {"why_not": why, "tried": trials.count})
+    return _made_simple(place, found, trials)
+
+
+def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Reduced:
+    """The function with what it can do without left out, and what the record says of it."""
+    function, finished = simplified(function, trials)
+    calls = tuple(step.operator for step in function.steps if step.call.function)
+    by_evaluator = trials.kind not in (RAISES, REFUSED) and _by_evaluator(trials, function)
+    error = trials.error.partition(":")[0]
+    shown = Shown(
+        function, trials.how, trials.kind, trials.limit, trials.allowed(), by_evaluator, calls, place.of, error
+    )
+    own = trials.how.code(function.own)
+    told = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
+    return Reduced(shown, {**told, **({} if finished else {"unfinished": True}), "tried": trials.count})
+
+
+def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
+    """Leave the smallest function that cannot be exported either, or of which the checker refuses the model too,
+    where that is the exporter's fault and not declared. Return what there is to know of it."""
+    cell, settings = run.cell, run.settings
+    refused = stop.stage == "check" and (stop.details.get("operator") or {}).get("how") == "refused"
+    if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
+        return {}
+    if run.outcomes.is_declared(stop):
+        return {}
+    if settings.explain == "later":
+        return {"unexplained": True}
+    shown_in = settings.shown.get(cause_of_export(cell.case.name, cell.exporter, stop.error, stop.reason))
+    if shown_in is not None:
+        return {"smallest": {"as": shown_in}}
+    start = time.monotonic()
+
+    def left() -> dict[str, Any]:
+        question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
+        try:
+            found = aside.ask(question, longest(run))
+        except Unable as reason:
+            found = Reduced(None, {"why_not": reason.why})
+        found.told["seconds"] = round(time.monotonic() - start, 3)
+        place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
+        return leave_function(run, found, place)
+
+    told = attempt(left)
+    if isinstance(told, Exception):  # this only explains a failure, and must not be another
+        told = {"why_not": describe(told, cell.case.folder)}
+    return {"smallest": told}
+
+
+def _of_failed(run: CellRun) -> Reduced:
+    """Raise Unable where the export does not stop, or nothing of it can be seen."""
+    deadline = time.monotonic() + run.settings.smallest_seconds
+    run.set_apart()
+    stopped = stopped_export(run.cell.exporter, run.export)
+    program, error = stopped.program, stopped.error
+    if program is None:
+        return Reduced(None, {"why_not": "uncaptured"})
+    inputs = arguments_of(run, run.prepared.inputs())
+    trials = FunctionTrials(_exporting(run), RAISES, deadline, gist(error))
+    try:
+        for operator in _suspects(program, str(error), stopped.operator):
+            place = Place.at(program, operator, inputs)
+            with contextlib.suppress(Unwritten):
+                found = fewest(place, trials, trials.how.own)
+                if found is not None:
+                    return _made_simple(place, found, trials)
+    except OutOfTime:
+        return Reduced(None, {"why_not": "time", "tried": trials.count})
+    return Reduced(None, {"why_not": "exported", "tried": trials.count})
+
+
+def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
+    deadline = time.monotonic() + run.settings.smallest_seconds
+    run.set_apart()
+    refused = refused_by_checker(run)
+    operator = refused.operator
+    inputs = arguments_of(run, run.prepared.inputs())
+    place = None if operator is None else Place.in_exhibit(refused.exhibit, operator, inputs)
+    if place is None:
+        return Reduced(None, {"why_not": "capture"})
+    kind = _KINDS[refused.form] if refused.form else REFUSED
+    return _found(place, FunctionTrials(_exporting(run), kind, deadline, stop.error))
+
+
+def _suspects(program: Program, said: str, known: Operator | None) -> list[Operator]:
+    """A call of each operator of a program; first those at which the exporter is known to have stopped, then those
+    that it names."""
+    first = () if known is None else (known.called, known.operator)
+    calls = {(one.operator, str(one.constants)): one for one in program.operators if not one.plumbing}
+    plain = said.replace("::", ".")
+    named = {key: re.search(rf"\b{re.escape(key[0])}\b", plain) is not None for key in calls}
+    return [calls[key] for key in sorted(calls, key=lambda key: (key[0] not in first, not named[key]))]
+
+
+def _by_evaluator(trials: FunctionTrials, function: Any) -> bool:
+    """Return whether ONNX's evaluator computes of the model what ONNX Runtime does."""
+    feeds = {name: function.inputs[given] for given, name in Names.of(function).inputs.items()}
+
+    def agrees() -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
+            file.write_bytes(trials.model)
+            with opener("onnx-reference")(file, ()) as session:
+                got = session.run(feeds)
+        return bool(trials.actual) and difference(got, trials.actual, trials.limit, trials.floor) is None
+
+    return or_else(False, agrees)
+
+
+def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
+    """Return what an issue says of the cause: what the operator became, a change that helps, and what the exporter
+    itself warns of."""
+    named, kind, change = (operator.get(name) for name in ("operator", "type", "change"))
+    became = [f"`{named}` becomes the ONNX operator {kind}."] if named and kind else []
+    helps = [f"A change of that node that makes it right: {change}."] if change else []
+    return [*became, *helps, *(f"The exporter warns: {text}" for text in run.warned)] if became else []
+
+
+def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
+    """Write the script about a function, run it, and keep it with its text where it shows the defect; what the
+    record says of it."""
+    shown, told = found.shown, dict(found.told)
+    if shown is None:
+        return told
+    written = script(shown)
+    if written is None:
+        return {**told, "why_not": "length"}
+    text, arrays = written
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _copy(run, [*shown.how.code(shown.function.own), *defining(shown.function, shown.how)], folder)
+    if arrays:
+        np.savez(folder / VALUES, allow_pickle=False, **arrays)
+    packages = ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")
+    kept, said = leave_script(
+        folder, text, packages, lambda said, versions: issue(text, said, shown, versions, cause), SCRIPT
+    )
+    if not kept:
+        shutil.rmtree(folder, ignore_errors=True)
+        return {**told, "why_not": (said.splitlines() or ["it said nothing"])[-1][:300]}
+    return {**told, **kept}
+
+
+def _defines(run: CellRun) -> list[str]:
+    """The modules that the case's module or expression is made of; importing them defines operators of their own."""
+    case = run.cell.case
+    if case.says.module is not None:
+        return [case.says.module.partition(".")[0]]
+    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*(?=\.)", case.says.forward or "")
+    return [name for name in dict.fromkeys(names) if (case.folder / f"{name}.py").is_file()]
+
+
+def _copy(run: CellRun, code: Sequence[str], folder: Path) -> None:
+    """Copy the files of functions beside the case, with those that these import there."""
+    beside = run.cell.case.folder.resolve()
+    for file in imported(beside, [name.partition(".")[0] for name in code]):
+        if file.is_relative_to(beside):
+            place = folder / file.relative_to(beside)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)

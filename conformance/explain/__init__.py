@@ -1,1 +1,0 @@
-"""Search for what explains a failure, whatever it is that is tried."""

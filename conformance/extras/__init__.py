@@ -1,0 +1,1 @@
+"""What goes beyond a run. Nothing outside this room and ``front`` knows of it."""

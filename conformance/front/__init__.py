@@ -1,0 +1,1 @@
+"""What a user types: commands, the pytest plugin, the Python API."""

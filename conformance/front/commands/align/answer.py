@@ -1,0 +1,227 @@
+"""Compare each operator that PyTorch calls with its tensor in the graph, for ``conformance align``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from conformance.compare.judges import NoiseLimits
+from conformance.diagnose.locate import follow, question
+from conformance.diagnose.operators.captured_program import Operator, Unable, with_outputs
+from conformance.diagnose.operators.first_operator import Search
+from conformance.diagnose.operators.forced import Parting, Step
+from conformance.diagnose.operators.losses import Loss, largest, losses
+from conformance.diagnose.operators.operator_walk import names_of
+from conformance.front.commands.align.question import AlignQuestion, Chosen, answered
+from conformance.judge.verify import Verifier
+from conformance.judge.verify_converted import RuntimeVerifier
+from conformance.models.cell_run import CellRun
+from conformance.models.conversion import converted_model
+from conformance.process.errors import UserError
+from conformance.results.records.location import describe_unable, located
+from conformance.results.records.sanitize import literal
+from conformance.runtimes import registry
+from conformance.runtimes.inner_tensors import values
+from conformance.runtimes.onnxgraph.reads import Graph, operator_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value of an operator: where it is from, the node that has it, and how far it is off."""
+
+    operator: Operator
+    node: str
+    measures: Sequence[str]
+    badness: float
+    """How far it is off, beside others; -inf where it was not compared."""
+    parts: bool = False
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class AlignAnswer:
+    heading: str
+    measures: Sequence[str]
+    """What is measured, as headings of columns."""
+    rows: Sequence[Row]
+    sentences: Sequence[str]
+    parts: bool
+    failed: str | None = None
+    """The cell that failed with this example when it ran last, where one is known."""
+
+    @property
+    def counted(self) -> str:
+        compared = sum(row.badness > -math.inf for row in self.rows)
+        missing = len(self.rows) - compared
+        return f"{len(self.rows)} values of operators: {compared} compared, {missing} not known in the graph"
+
+
+def align(question: AlignQuestion) -> AlignAnswer:
+    """Raise UserError with what the user has to correct, and where operators cannot be seen."""
+    return answered(question, _answer)
+
+
+def _answer(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
+    try:
+        return (_converted if run.cell.converted else _exported)(run, chosen, runtime)
+    except Unable as reason:
+        why = describe_unable({"unable": reason.why, "detail": str(reason)})
+        raise UserError(f"{run.cell.case.name}, {run.cell.exporter} opset {run.cell.opset}: {why}") from None
+
+
+def _heading(run: CellRun, chosen: Chosen, runtime: str) -> str:
+    draw = chosen.draw
+    cell, sizes = run.cell, ", ".join(f"{name}={size}" for name, size in draw.dims.items())
+    entry = registry.named(runtime)
+    how = f"{entry.title}, {entry.shown_inside}" if entry.shown_inside else entry.title
+    return (
+        f"{cell.case.name}, {cell.exporter} opset {cell.opset}, {cell.precision}, by {how}; "
+        f"{sizes or 'no dims'}, {draw.regime} values, seed {draw.seed}"
+        f"{f', with which {chosen.failed} failed when it ran last' if chosen.failed else ''}"
+    )
+
+
+def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
+    """Give each operator what the graph has before it."""
+    stored = run.model()
+    verify = Verifier(run.of_cell(stored))
+    search, told = follow(run, verify, stored, verify.example(chosen.draw), runtime)
+    nodes = _nodes(Graph(search.model))
+    rows = [_of_step(step, nodes.get(f"{step.tensor}", step.tensor or ""), search.parting) for step in search.steps]
+    inside = sum(row.parts for row in rows)
+    sentences = [*located({"operator": told})] if told else ["nothing parts in this example"]
+    if inside and not told:
+        sentences = [f"no output is wrong, though {inside} values inside differ (x)"]
+    return AlignAnswer(
+        _heading(run, chosen, runtime), ["error/allowed"], rows, sentences, told is not None, chosen.failed
+    )
+
+
+def _of_step(step: Step, node: str, first: Parting | None) -> Row:
+    is_first = first is not None and any(first is own for own in (step.parting, step.form))
+    parting = first if is_first else step.parting
+    measure = "" if step.ratio is None else number(step.ratio)
+    measure = parting.how if parting is not None and parting.how != "value" else measure
+    badness = step.ratio or 0.0
+    if step.tensor is None or step.ratio is None:
+        badness = -math.inf if parting is None else math.inf
+    return Row(step.operator, node, [measure], badness, parting is not None, is_first)
+
+
+def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
+    """Let PyTorch and the converted model each compute by themselves."""
+    import onnx
+
+    stored = run.model()
+    verify = Verifier(run.of_cell(stored))
+    example = verify.example(chosen.draw)
+    search = Search(question(run, verify, stored, example))
+    program = with_outputs(search.exhibit.program, search.exhibit.model)
+    model = onnx.load(converted_model(run, stored, refuse=False).file)
+    graph = Graph(model)
+    names = [name for name in names_of(program) if name in graph.makers]
+    got = values(model, names, runtime, run.libraries(), example.inputs)
+    judge = RuntimeVerifier(run.of_cell(stored)).judge_of(example.wanted)
+    assert isinstance(judge, NoiseLimits)
+    found = losses(program, search.inputs, got, judge.limits, run.cell.precision)
+    worst, nodes = largest(found), _nodes(graph)
+    rows = [
+        Row(loss.operator, nodes[loss.tensor], [decibels(loss.sqnr), f"{loss.drop:.1f}" if loss.drop else ""],
+            -loss.sqnr if math.isfinite(loss.sqnr) else math.inf, loss.text is not None, loss is worst)
+        for loss in found
+    ]  # fmt: skip
+    parts = any(loss.text for loss in found)
+    sentences = [*_conclude(found, worst)]
+    return AlignAnswer(_heading(run, chosen, runtime), ["dB", "drop"], rows, sentences, parts, chosen.failed)
+
+
+def _nodes(graph: Graph) -> dict[str, str]:
+    """By tensor the node that has it: ``Div node_Div_7``."""
+    return {name: f"{operator_of(node)} {node.name}".rstrip() for node in graph.nodes for name in node.output if name}
+
+
+def _conclude(found: Sequence[Loss], worst: Loss | None) -> Iterator[str]:
+    if not any(loss.text for loss in found):
+        yield (
+            "nothing parts in this example: all values that could be compared are finite, and the outputs have the "
+            "SQNR that is due"
+        )
+    if worst is not None and worst.text and worst.sqnr == -math.inf:
+        yield f"first wrong operator at {name(worst.operator)}: {worst.text}"
+    elif worst is not None:
+        before = ", ".join(f"{name(loss.operator)} ({decibels(loss.sqnr)} dB)" for loss in worst.before[:6])
+        yield (
+            f"most is lost at {name(worst.operator)}: {decibels(worst.sqnr)} dB, {worst.drop:.1f} less than the "
+            f"worst of what it is computed from{': ' if before else ''}{before}"
+        )
+    rest = (loss for loss in found if loss.text and (loss is not worst or loss.sqnr > -math.inf))
+    yield from (f"{name(loss.operator)}: {loss.text}" for loss in rest)
+
+
+def name(operator: Operator) -> str:
+    """``aten.conv2d in gather, model.py:7``."""
+    module = f" in {operator.module}" if operator.module else ""
+    return f"{operator.called or operator.operator}{module}{f', {operator.line}' if operator.line else ''}"
+
+
+def number(ratio: float) -> str:
+    return f"{ratio:,.0f}" if 10 <= ratio < 1e6 else f"{ratio:.2g}"
+
+
+def decibels(value: float) -> str:
+    return {math.inf: "no loss", -math.inf: "all lost"}.get(value, f"{value:.1f}")
+
+
+NEIGHBOURS = 2
+"""Rows shown before and after the first that parts."""
+WORST = 10
+WIDTH = 300
+"""Columns where the output is no terminal, so that no path or name is broken in two."""
+
+
+def show(answer: AlignAnswer, *, everything: bool) -> None:
+    """Print what was aligned, the table, and the conclusion."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
+
+    def line(text: str) -> None:
+        console.print(literal(text), markup=False, highlight=False, soft_wrap=True)
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "line", "source", "module", "operator", "node"):
+        table.add_column(name, overflow="fold")
+    for name in answer.measures:
+        table.add_column(name, justify="right")
+    chosen = answer.rows if everything else choose(answer)
+    for row in chosen:
+        table.add_row(*(escape(literal(cell)) for cell in _cells(row)))
+    line(answer.heading)
+    line(answer.counted)
+    console.print(table)
+    if len(answer.rows) > len(chosen):
+        line(f"and {len(answer.rows) - len(chosen)} more; --all shows them")
+    for sentence in answer.sentences:
+        line(sentence)
+
+
+def choose(answer: AlignAnswer) -> list[Row]:
+    """The first that parts with its neighbours, the others that part, and the worst, in order."""
+    worst = {id(row) for row in sorted(answer.rows, key=lambda row: -row.badness)[:WORST]}
+    first = [place for place, row in enumerate(answer.rows) if row.first]
+    return [row for place, row in enumerate(answer.rows)
+            if row.parts or id(row) in worst or any(abs(place - at) <= NEIGHBOURS for at in first)]  # fmt: skip
+
+
+def _cells(row: Row) -> Iterator[str]:
+    operator = row.operator
+    yield ">>" if row.first else "x" if row.parts else ""
+    yield from (operator.line or "", operator.source or "", operator.module or "")
+    yield operator.called or operator.operator
+    yield row.node
+    yield from row.measures

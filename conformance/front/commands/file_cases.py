@@ -1,0 +1,153 @@
+"""From an ONNX file and the options of ``conformance check`` to what a case file would say of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from conformance.front.commands import pairs
+from conformance.process.errors import UserError, did_you_mean
+from conformance.runtimes import registry
+
+if TYPE_CHECKING:
+    from conformance.case.files.declaration import Case
+    from conformance.cells.check_models import Model, Say
+
+ALL = "fp32,fp16,int8"
+"""The precisions that a file is checked in where nobody names any."""
+WITNESSES = tuple(
+    runtime.name
+    for runtime in registry.RUNTIMES
+    if runtime.only_builds or (runtime.second_opinion and runtime.absent)
+)
+"""Runtimes that are asked too where they are installed."""
+
+RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")
+"""The runtimes that may run a file; ONNX's evaluator says what is right."""
+
+
+def _runtimes(text: str | None) -> list[str]:
+    """Return the runtimes of ``--runtime A,B``; raise UserError for one that there is not."""
+    if text is None:
+        return ["onnxruntime", *(name for name in WITNESSES if registry.absence(name) is None)]
+    names = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for name in names or [text]:
+        if name == "onnx-reference":
+            raise UserError("--runtime: onnx-reference says what is right; name those that are compared with it")
+        if name not in RUNNABLE:
+            raise UserError(f"--runtime: there is no '{name}'{did_you_mean(name, RUNNABLE)}")
+    return names
+
+
+def _tolerance(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the key ``tolerance`` of a case for ``PRECISION:KEY=VALUE,...``; raise UserError for another text."""
+    from conformance.case.files.must_hold import OutputTolerance
+    from conformance.results.records.words import Precision
+
+    tolerance: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        before, colon, limits = text.rpartition(":")
+        precision = before.strip() if colon else "fp32"
+        if precision not in get_args(Precision):
+            raise UserError(f"--tolerance {text}: there is no '{precision}'; {', '.join(get_args(Precision))}")
+        if precision in tolerance:
+            raise UserError(f"--tolerance {text}: the limits of {precision} are given twice; put them into one")
+        said = pairs((part.strip() for part in limits.split(",")), "--tolerance")
+        odd = next((name for name in said if name not in OutputTolerance.model_fields), None)
+        if odd is not None:
+            raise UserError(
+                f"--tolerance {text}: there is no '{odd}'{did_you_mean(odd, OutputTolerance.model_fields)}"
+            )
+        tolerance[precision] = {**said, "because": "--tolerance says so"}
+    return tolerance
+
+
+def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, Any]:
+    """Return what a case file would say.
+
+    Raises UserError for files and options that make no case.
+    """
+    from conformance.case.files.onnx_header import NotOnnx, header
+    from conformance.case.files.onnx_interface import exactly
+    from conformance.case.files.precision import INT8_OPSET
+    from conformance.results.records.words import Precision
+
+    dims = pairs(given.dim, "--dim")
+    try:
+        told = header(other or file)
+    except OSError as error:
+        raise UserError(f"{other or file} cannot be read: {error.strerror or error}") from None
+    except NotOnnx as error:
+        raise UserError(f"{other or file}: {error}") from None
+    precisions = [word.strip() for word in (given.precision or ALL).split(",") if word.strip()]
+    for word in precisions:
+        if word not in get_args(Precision):
+            raise UserError(f"--precision: there is no '{word}'; {', '.join(get_args(Precision))}")
+    if "int8" in precisions and told.opset < INT8_OPSET:
+        say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
+        precisions.remove("int8")
+    target: dict[str, Any] = {"opsets": [told.opset]}
+    if other is not None:
+        target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
+    values = pairs(given.input, "--input", ".+", empty=True)  # of names such as serving_default_x:0
+    try:
+        inputs = exactly(told, values)
+    except ValueError as error:
+        raise UserError(f"--input: {error}") from None
+    more: dict[str, Any] = {}
+    if given.tolerance:
+        more["tolerance"] = _tolerance(given.tolerance)
+    if given.session:
+        more["onnxruntime"] = {"config": pairs(given.session, "--session", r"[\w.]+")}
+    specials = {} if given.specials else {"specials": False}
+    return {
+        "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
+        "runtimes": _runtimes(given.runtime), **({"inputs": inputs} if inputs else {}), **specials, **more,
+        "precisions": {word: {} for word in precisions if word != "fp32"},
+    }  # fmt: skip
+
+
+def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, Any]:
+    """Return the key ``recorded`` of a case, if there is recorded data: what is named, or what lies beside the model
+    and fits it.
+
+    Raises UserError for named data that cannot be used, and where recorded data alone is to run and there is none.
+    """
+    from conformance.process.disk.recorded_data import beside, read_recorded
+    from conformance.process.disk.recorded_tensors import read_interface
+
+    places: list[Path] = list(given.data)
+    if places:
+        data = read_recorded(places, read_interface(file))
+        if data.left_out or not data.sets:
+            raise UserError("\n".join(data.left_out) or f"{file}: there is no set in {', '.join(map(str, places))}")
+    elif folders := beside(file):
+        interface = read_interface(file)
+        for folder in folders:
+            try:
+                data = read_recorded([folder], interface)
+            except UserError as error:
+                say(f"left out {error}")
+                continue
+            for problem in data.left_out:
+                say(f"left out {problem}")
+            places += [folder] if data.sets else []
+    if not places and given.recorded:
+        raise UserError(f"{file}: there is no recorded data beside it that fits; --data PATH says where it is")
+    names = [Path(os.path.relpath(place, file.parent)).as_posix() for place in places]
+    return {"recorded": {"data": names, "only": bool(given.recorded)}} if names else {}
+
+
+def case_of(model: Model, said: dict[str, Any]) -> Case:
+    from conformance.case.files.case_file import cases_of
+    from conformance.case.files.document import Document
+
+    # dims that are open and not given yet have the range of a case that says none
+    document = Document(model.file.absolute(), {}, {(model.name,): (1, 1)})
+    cases, problems = cases_of(model.name, dict(said), document)
+    if problems:
+        raise UserError("\n".join([str(model.file), *(f"  {problem.message}" for problem in problems)]))
+    return cases[0]

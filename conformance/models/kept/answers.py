@@ -1,0 +1,200 @@
+"""Keep the right outputs for the draws of a cell beside its model, how far rounding moves them, and its kernels.
+
+A later run of the unchanged cell runs the runtime again, and PyTorch only to see whether it still gives the same."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.case.draw.example import Draw, Effort
+from conformance.process.arrays import Array, Inputs
+from conformance.process.disk.stores import touch, use, write_whole
+
+LARGEST = 16 * 2**20
+"""Bytes of arrays that are kept for a cell. Beyond that nothing is: they would fill the disk sooner than they save
+time, since in a network PyTorch takes no longer than the runtime."""
+
+Place = tuple[object, ...]
+"""What tells the draws of a cell apart."""
+
+
+class KeptAnswers:
+    """The inputs of a cell's draws and what is right for them: those of an earlier run, then those of this one."""
+
+    def __init__(
+        self, folder: Path | None = None, key: str = "", new_key: Callable[[], str | None] | None = None
+    ) -> None:
+        """``key`` stands for all that the answers depend on; "" where there are none so far. ``new_key`` gives that
+        of answers that are to be kept, None for none; without it they lie under ``key`` too. Without a folder nothing
+        is kept."""
+        self._folder = folder
+        self._file = None if folder is None else folder / key
+        self._new_key = new_key
+        self._known: dict[Place, tuple[Inputs, list[Array]]] = {}
+        self._exact: dict[Place, list[Array] | None] = {}
+        self.first: list[Array] | None = None
+        """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
+        self.asked = False
+        """Whether anything was asked that is not known."""
+        self._new: dict[Place, tuple[Inputs, list[Array]]] = {}
+        self._new_exact: dict[Place, list[Array] | None] = {}
+        self._moved: dict[Place, list[Array]] = {}
+        self._new_moved: dict[Place, list[Array]] = {}
+        self._kernels: dict[str, dict[str, Any]] = {}
+        self._new_kernels: dict[str, dict[str, Any]] = {}
+        self._bytes = 0
+        if self._file is not None and key:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                self._read(self._file)
+
+    def of(self, draw: Draw) -> tuple[Inputs, list[Array]] | None:
+        """The inputs of a draw, and what is right for them; None where they are not known."""
+        return self._known.get(_place(draw))
+
+    def exact(self, draw: Draw) -> tuple[bool, list[Array] | None]:
+        """Return whether the second of a draw's answers is known, which only some draws need, and the answer."""
+        place = _place(draw)
+        return place in self._exact, self._exact.get(place)
+
+    def moved(self, draw: Draw, effort: Effort) -> list[Array] | None:
+        """Return how far each value of a draw's outputs moves with rounding; None where it is not known."""
+        return self._moved.get((*_place(draw), effort))
+
+    def add_moved(self, draw: Draw, moved: list[Array], effort: Effort) -> None:
+        """Note how far the outputs of a draw move with rounding."""
+        if self._has_room_for(draw, moved):
+            self._new_moved[(*_place(draw), effort)] = moved
+
+    def kernels(self, config: Mapping[str, str]) -> dict[str, Any] | None:
+        """Return the kernels of the model with these session options (``runtimes.onnxruntime.kernels``); None where
+        they are not known."""
+        return self._kernels.get(_options(config))
+
+    def add_kernels(self, config: Mapping[str, str], told: dict[str, Any]) -> None:
+        """Note what computes the model with these session options."""
+        self._new_kernels[_options(config)] = told
+
+    def forget(self) -> None:
+        """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
+        self._known, self._exact, self._moved, self.first = {}, {}, {}, None
+
+    def add(self, draw: Draw, inputs: Inputs, wanted: list[Array]) -> None:
+        """Note an answer to be kept. Draws of earlier failures are not asked again."""
+        self.asked = True
+        if self._has_room_for(draw, [*inputs.values(), *wanted]):
+            self._new[_place(draw)] = inputs, wanted
+
+    def add_exact(self, draw: Draw, exact: list[Array] | None) -> None:
+        """Note the second of a draw's answers; None is one too: the module has no float64 form."""
+        if self._has_room_for(draw, exact or []):
+            self._new_exact[_place(draw)] = exact
+
+    def _has_room_for(self, draw: Draw, arrays: list[Array]) -> bool:
+        if self._file is None or draw.index < 0:
+            return False
+        self._bytes += sum(array.nbytes for array in arrays)
+        if self._bytes > LARGEST:
+            self._file, self._new, self._new_exact, self._new_moved = None, {}, {}, {}
+        return self._file is not None
+
+    def write(self, first: list[Array]) -> None:
+        """Keep the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
+        store that cannot be written keeps none."""
+        if self._file is None or not (self._new or self._new_exact or self._new_moved or self._new_kernels):
+            return
+        name = self._file.name if self._new_key is None else self._new_key()
+        if name is not None and self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._write(self._folder / name, first)
+
+    def _write(self, file: Path, first: list[Array]) -> None:
+        arrays: list[Array] = []
+
+        def described(array: Array) -> list[Any]:
+            if array.dtype.hasobject:
+                raise OSError("an array of objects has no bytes to keep")
+            arrays.append(array)
+            return [array.dtype.str, list(array.shape)]
+
+        known = {**self._known, **self._new}
+        told = {
+            "first": [described(array) for array in first],
+            "draws": [
+                [
+                    place,
+                    {name: described(array) for name, array in inputs.items()},
+                    [described(array) for array in wanted],
+                ]
+                for place, (inputs, wanted) in known.items()
+            ],
+            "exact": [
+                [place, None if exact is None else [described(array) for array in exact]]
+                for place, exact in {**self._exact, **self._new_exact}.items()
+            ],
+            "moved": [
+                [place, [described(array) for array in moved]]
+                for place, moved in {**self._moved, **self._new_moved}.items()
+            ],
+            "kernels": {**self._kernels, **self._new_kernels},
+        }
+        head = json.dumps(told).encode()
+        data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        write_whole(file, _seal(data) + b"\n" + data)
+
+    def _read(self, file: Path) -> None:
+        """OSError, or ValueError, KeyError or TypeError for what is not as it was written."""
+        data = file.read_bytes()
+        use(file.parent)
+        seal, _, data = data.partition(b"\n")
+        if seal != _seal(data):
+            raise ValueError("damaged")
+        touch(file)
+        end = data.index(b"\n")
+        told, content, place = json.loads(data[:end]), bytearray(data[end + 1 :]), 0  # arrays that can be written to
+
+        def array(described: Any) -> Array:
+            nonlocal place
+            dtype, shape = np.dtype(described[0]), tuple(described[1])
+            made: Array = np.frombuffer(content, dtype, math.prod(shape), place).reshape(shape)
+            place += made.nbytes
+            return made
+
+        first = list(map(array, told["first"]))
+        for key, inputs, wanted in told["draws"]:
+            made = {name: array(described) for name, described in inputs.items()}
+            self._known[_hashable(key)] = made, list(map(array, wanted))
+        for key, exact in told["exact"]:
+            self._exact[_hashable(key)] = None if exact is None else list(map(array, exact))
+        for key, moved in told["moved"]:
+            self._moved[_hashable(key)] = list(map(array, moved))
+        self._kernels = told["kernels"]
+        self.first = first
+
+
+def key_of(parts: Iterable[object]) -> str:
+    """The key of a cell's answers, from all that is stated of them; that of the model is among it."""
+    return hashlib.sha256(repr(["answers", *parts]).encode()).hexdigest()[:32]
+
+
+def _seal(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
+
+
+def _options(config: Mapping[str, str]) -> str:
+    return json.dumps(sorted(config.items()))
+
+
+def _place(draw: Draw) -> Place:
+    return tuple(draw.dims.items()), draw.regime, draw.seed, draw.flags
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

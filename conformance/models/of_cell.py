@@ -1,0 +1,25 @@
+"""The parts of a cell that its examples are verified with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.case.draw.draw import Maker
+from conformance.case.plan.cell import Cell
+from conformance.models.reference.reference import Reference
+from conformance.models.stages import Stages
+from conformance.results.records.record import Record
+
+
+@dataclass(frozen=True)
+class OfCell:
+    """The parts of a cell that its examples are verified with."""
+
+    cell: Cell
+    record: Record
+    stages: Stages
+    reference: Reference
+    maker: Maker
+    names: Sequence[str] = ()
+    """The names of the model's outputs, which tolerances may be given by."""

@@ -1,0 +1,184 @@
+"""Compute an ONNX model in float64 by ONNX's evaluator, with the result of each node off as rounding leaves it.
+
+``rounded_run`` does so with the operators of PyTorch. Here it is NumPy alone, so that files are judged where there is
+no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.models.otherwise.rounding import (
+    LARGEST,
+    MERGED,
+    MOVED_WEIGHTS,
+    OF_SUMS,
+    ONE_BY_ONE,
+    UNDERFLOW,
+    Rounding,
+    signs_by_byte,
+)
+from conformance.process.arrays import Array
+from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class, unround_attributes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum")
+_TRANSFORMS = ("DFT", "STFT")
+"""Operators of which each value adds up all of a signal, or of a frame, by factors that the operator makes itself."""
+_SUMS = ("ReduceSum", "ReduceMean", "CumSum", "AveragePool", "GlobalAveragePool")
+"""Operators that add up products of their inputs, or their inputs, whose terms may have one sign."""
+_OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpNormalization", "LpPool", "RNN")
+"""Operators of several steps that ONNX has no function of: what they compute of is off by a unit instead."""
+OF_TRANSFORMS = 2.0
+"""How far a value of a transform may be off, in units of the sum of the sizes of its terms: factors that are rounded
+angles are off by units of their own (for fast transforms see N. Higham, section 24.1)."""
+OF_PLACES = 2.0
+"""The error of the place at which ``Resize`` takes a value, in units of the size of its axis: it is the result
+of a division and two sums."""
+
+
+class RoundedSession(ReferenceSession):
+    """Runs a model in float64, which may be told by what its results are off."""
+
+    def __init__(self, model: ModelProto) -> None:
+        """``model`` is one of ``float64_model.in_float64``; it is changed."""
+        self._units: ArrayUnits | None = None
+        super().__init__(model)
+
+    def run(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
+        """Return the outputs; with ``rounding`` every weight and every result of a node is off by it."""
+        weights = self._evaluator.rt_inits_
+        self._units = None if rounding is None else ArrayUnits(rounding)
+        try:
+            if self._units is not None and rounding is not None and not rounding.given:
+                self._evaluator.rt_inits_ = self._units.nudged(weights)
+            return super().run(inputs)
+        finally:
+            self._units, self._evaluator.rt_inits_ = None, weights
+
+    def _evaluator_of(self, model: ModelProto) -> Any:
+        session = self
+        base: Any = evaluator_class()
+
+        class RoundedOperator(base):  # which runs the bodies of loops and functions as well
+            def _init(self) -> None:
+                super()._init()
+                for node in self.rt_nodes_:
+                    unround_attributes(node)
+                    node.run = session._rounding(node, node.run)
+
+        return RoundedOperator(model)
+
+    def _rounding(self, node: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*inputs: Any, **more: Any) -> Any:
+            units = self._units
+            if units is not None and node.op_type in _OF_STEPS:
+                inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
+            outputs = compute(*inputs, **more)
+            if units is None:
+                return outputs
+            size = _size_of_terms(node, partial(compute, **more), inputs, outputs) if _is_plain(outputs[0]) else None
+            if size is not None:
+                outputs = (units.summed(outputs[0], size), *outputs[1:])
+            return tuple(units.rounded(one) if _is_plain(one) else one for one in outputs)
+
+        return run
+
+
+def _size_of_terms(node: Any, compute: Callable[..., Any], inputs: Any, outputs: Any) -> Array | None:
+    """Return for each value of the first output what its terms add up to without their signs, in as many units as it
+    may be off; None of an operator whose result is off by its own last place alone."""
+    kind, sizes = node.op_type, [np.abs(one) if _is_plain(one) else one for one in inputs]
+    if kind in _TRANSFORMS:
+        size = compute(*sizes)[0]
+        return np.full(size.shape, np.abs(size).max(initial=0.0) * OF_TRANSFORMS)
+    if kind in (*_PRODUCTS, *_SUMS):
+        terms = max((one.size for one in inputs if _is_plain(one)), default=1) / max(outputs[0].size, 1)
+        share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
+        size = compute(*sizes)[0] * share
+        return np.asarray(size)
+    if kind == "Resize" and getattr(node, "mode", None) in ("linear", "cubic"):
+        return _size_of_steps(compute, inputs, outputs[0])
+    return None
+
+
+def _size_of_steps(compute: Callable[..., Any], inputs: Any, output: Array) -> Array:
+    """Return how far values between others move where the place that each is taken at is off by units of its own: by
+    the step between neighbours, as often as the place is larger than one."""
+    values, size = inputs[0], np.zeros_like(output)
+    for axis, count in enumerate(values.shape):
+        if count not in (0, 1, output.shape[axis]):
+            steps = np.abs(np.diff(values, axis=axis))
+            ends = [np.take(steps, [end], axis) for end in (0, -1)]
+            largest = np.maximum(*(np.concatenate(pair, axis) for pair in ((ends[0], steps), (steps, ends[1]))))
+            size += OF_PLACES * count * np.abs(compute(largest, *inputs[1:])[0])
+    return size
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
+
+
+class ArrayUnits:
+    """Moves float64 arrays by units in their last place, as ``rounding.Units`` moves tensors."""
+
+    def __init__(self, rounding: Rounding) -> None:
+        self._rng = np.random.default_rng(rounding.seed)
+        self._signs = signs_by_byte(rounding.mirrored, rounding.uneven)
+        self._bits, self._ties = rounding.bits + rounding.finer, rounding.ties
+        self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
+        self._lowest, smallest = UNDERFLOW[rounding.bits]
+        self._smallest = smallest - rounding.finer
+        self._largest = LARGEST[rounding.bits]
+
+    def rounded(self, value: Array) -> Array:
+        """Return the values as multiples of the unit in their last place, off by one, and infinite beyond the format.
+
+        Those that need no rounding stay, as they are exact in every computation.
+        """
+        with np.errstate(all="ignore"):
+            unit = self._unit(value)
+            nearest = np.round(value / unit) * unit
+            moves = np.isfinite(value) if self._ties else nearest != value
+            if self._grid is None:
+                nearest += self._drawn(value) * unit
+            else:
+                nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
+            rounded = np.where(moves, nearest, value)
+            return np.where(np.abs(rounded) > self._largest, np.copysign(np.inf, rounded), rounded)
+
+    def summed(self, value: Array, size: Array) -> Array:
+        """Return sums off by units of ``size``, what their terms add up to without their signs."""
+        if self._grid is not None:
+            return self.rounded(value)
+        with np.errstate(all="ignore"):
+            error = self._drawn(value) * size * 2.0**-self._bits
+            return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
+
+    def nudged(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+        """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
+        floats = {name: value for name, value in weights.items() if _is_plain(value)}
+        if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
+            return dict(weights)
+        return {**weights, **{name: self.moved(value) for name, value in floats.items()}}
+
+    def moved(self, value: Array) -> Array:
+        """Return values off by one unit. Whole numbers stay."""
+        with np.errstate(all="ignore"):
+            moves = np.isfinite(value) & (np.round(value) != value)
+            return np.where(moves, value + self._drawn(value) * self._unit(value), value)
+
+    def _unit(self, value: Array) -> Array:
+        _, exponents = np.frexp(value)
+        small = (value == 0) | (exponents <= self._lowest)
+        units: Array = np.ldexp(1.0, np.where(small, self._smallest, exponents - self._bits))
+        return units
+
+    def _drawn(self, value: Array) -> Array:
+        return self._signs[np.frombuffer(self._rng.bytes(value.size), dtype=np.uint8)].reshape(value.shape)

@@ -1,0 +1,384 @@
+"""Put other values in the place of those that PyTorch leaves undefined, to see what depends on them.
+
+What some operators give is defined by nobody: neither is it the mistake of an exporter or a runtime. The module runs
+again with other values there, and what changes in its outputs is open.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from conformance.models.otherwise.rounded_run import MATRICES
+from conformance.models.reference.dispatch import is_float, operator_mode
+
+Mask = Callable[[Any, Sequence[Any], Any], Any]
+"""Gets an operator, its arguments and one tensor of its result, and marks the elements that are not defined."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Operators whose results are not defined for some inputs."""
+
+    name: str
+    """As ``results.records.details`` words it, with its source."""
+    operators: re.Pattern[str]
+    undefined: Mask
+
+
+class Undefining(Protocol):
+    """A context in which results that are not defined are others."""
+
+    rules: set[str]
+    most_equal: int
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *raised: Any) -> None: ...
+
+
+def replace_undefined(seed: int | None) -> Undefining:
+    """Return a context in which results that are not defined are others; which rules they fall under is noted.
+
+    Without a ``seed`` it only notes them, and leaves the results as they are. As many seeds as ``most_equal`` put
+    each of equal values at each of their places; of two in a row the second breaks the ties of quantizers and boxes
+    the other way, and ``FILLED`` in a row have all values that there may be.
+    """
+    context: Undefining = _others()(seed)
+    return context
+
+
+def _no_integer(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Floats that an integer does not hold, made integers."""
+    import torch
+
+    source = args[1] if func._schema.is_mutable else args[0]
+    if not (is_float(source) and _is_integer(out)):
+        return None
+    limits, source = torch.iinfo(out.dtype), source.double()
+    return ~((source > limits.min - 1.0) & (source < limits.max + 1.0)).expand(out.shape)
+
+
+def _no_quantum(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Values that a quantizer takes for an integer of 32 bits before it holds them to its range."""
+    return ~((args[0] / _by_channel(args)).abs() < 2.0**31)
+
+
+def _transformed(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Rows that are transformed with an infinity or NaN among them: in which order zeros and infinities are
+    multiplied and added decides on what each element becomes."""
+    bad = ~args[0].isfinite()
+    dims = [dim % bad.dim() for dim in args[1]]
+    return bad.any(dim=dims, keepdim=True).expand(out.shape) if bad.dim() == out.dim() else None
+
+
+def _factored(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Matrices that are factored, or solved for, with an infinity or NaN in them."""
+    if args[0].dim() < 2:
+        return None
+    bad = (~args[0].isfinite()).any(-1).any(-1)
+    if out.shape[: bad.dim()] != bad.shape:
+        return None
+    return bad.reshape(*bad.shape, *[1] * (out.dim() - bad.dim())).expand(out.shape)
+
+
+def _sampled(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Samples at a place that is no number."""
+    return (~args[1].isfinite()).any(-1).unsqueeze(1).expand(out.shape)
+
+
+def _cropped(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Regions whose corners are no numbers."""
+    bad = (~args[1].isfinite()).any(-1)
+    if out.shape[:1] != bad.shape:
+        return None
+    return bad.reshape(-1, *[1] * (out.dim() - 1)).expand(out.shape)
+
+
+def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Products that go beyond the format in some orders of their factors, and end elsewhere in others."""
+    import torch
+
+    factors = args[0]
+    if not out.is_floating_point() or not factors.is_floating_point():
+        return None
+    form, logs = torch.finfo(out.dtype), factors.double().abs().log2()
+    most, least = math.log2(form.max), math.log2(form.smallest_normal)
+    if "cumprod" in str(func):
+        add = partial(torch.cumsum, dim=args[1])
+    else:
+        add = partial(torch.sum, dim=args[1] if len(args) > 1 else list(range(factors.dim())))
+    up, down = add(logs.clamp(min=0)), add(logs.clamp(max=0))
+    in_between = ((up >= most) & ((up + down < most) | (down < least))) | ((down < least) & (up + down > least))
+    nan = (add(factors.isnan()) > 0) | ((add(factors == 0) > 0) & (add(factors.isinf()) > 0))  # in any order
+    return (in_between & ~nan).reshape(out.shape)
+
+
+def beyond_in_between(up: Any, down: Any, most: float, high: Any, low: Any, *, either_sign: bool) -> Any:
+    """Return for which sums the order of their terms decides whether they go beyond the format, or are NaN.
+
+    ``up`` and ``down`` are the sums of the finite terms of each sign, ``high`` and ``low`` say where an infinity of
+    either sign is among the terms; tensors or arrays of one shape. ``either_sign``: terms of one sign count too.
+    """
+    over, under = up >= most, down <= -most
+    finite = (over | under) & (((up > 0) & (down < 0)) | either_sign)
+    return (finite & ~high & ~low) | (high & under & ~low) | (low & over & ~high)
+
+
+def _added(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Sums that go beyond the format in some orders of their terms, and means also where all terms have one sign:
+    they may be divided before they are added."""
+    import torch
+
+    terms = args[0]
+    if not out.is_floating_point() or not terms.is_floating_point():
+        return None
+    most, values = torch.finfo(out.dtype).max, terms.double()
+    if "cumsum" in str(func):
+        add = partial(torch.cumsum, dim=args[1])
+    else:
+        add = partial(torch.sum, dim=(args[1] if len(args) > 1 else None) or list(range(terms.dim())))
+    finite = torch.where(values.isfinite(), values, 0.0)
+    up, down = add(finite.clamp(min=0)), add(finite.clamp(max=0))
+    high, low, nan = (add(each.double()) > 0 for each in (values == math.inf, values == -math.inf, values.isnan()))
+    beyond = beyond_in_between(up, down, most, high, low, either_sign="mean" in str(func))
+    return (beyond & ~nan).reshape(out.shape)
+
+
+RULES = (
+    Rule("cast", re.compile(r"aten\.(_to_copy|copy_)"), _no_integer),
+    Rule("quantizer", re.compile(r"(aten|quantized_decomposed)\._?(fake_)?quantize_"), _no_quantum),
+    Rule("transform", re.compile(r"aten\._fft_"), _transformed),
+    Rule("matrix", MATRICES, _factored),
+    Rule("order", re.compile(r"aten\.(cum)?prod"), _multiplied),
+    Rule("order", re.compile(r"aten\.((cum)?sum|mean)$"), _added),
+    Rule("place", re.compile(r"aten\._?grid_sampler"), _sampled),
+    Rule("place", re.compile(r"torchvision\.(roi|ps_roi)_"), _cropped),
+)
+
+BOXES = "torchvision.nms"
+CHOOSERS = ("aten.topk", "aten.sort", "aten.kthvalue", "aten.median", "aten.nanmedian", BOXES)
+"""Operators that leave open which of equal values they take, unless they are asked for a stable order."""
+
+
+def leaves_open(operators: Collection[str]) -> bool:
+    """Return whether some of these operators may leave a result undefined, or open which of equal values it takes."""
+    return any(name in CHOOSERS or any(rule.operators.match(name) for rule in RULES) for name in operators)
+
+
+FILLED = (math.nan, 0.0, math.inf, 1.0, -math.inf)
+"""What takes the place of values that are not defined."""
+
+_NEAR = 4 * float(np.finfo(np.float32).eps)
+"""How near to a tie a quotient has to be, relative to itself, for another order of its rounding to decide."""
+
+
+def _is_integer(value: Any) -> bool:
+    import torch
+
+    return not (value.is_floating_point() or value.is_complex() or value.is_quantized or value.dtype is torch.bool)
+
+
+def _by_channel(args: Sequence[Any]) -> Any:
+    """The scale of a quantizer's arguments, as it is multiplied with the values."""
+    import torch
+
+    value, scale = args[0], args[1]
+    if not isinstance(scale, torch.Tensor) or scale.numel() == 1:
+        return scale
+    axis = next((arg for arg in args[3:] if type(arg) is int), 0)
+    return scale.reshape([-1 if dim == axis else 1 for dim in range(value.dim())])
+
+
+_MOVES = re.compile(
+    r"aten\.(clone|copy_?|_to_copy|cat|stack|index|select|gather|scatter|where|masked_fill|clamp|relu|neg|abs|max|min|"
+    r"amax|amin|maximum|minimum|fmax|fmin|topk|sort|flip|roll|repeat|constant_pad_nd|round|floor|ceil|trunc|sign)"
+)
+"""Operators whose results are values of their arguments, or whole numbers: nothing is rounded."""
+
+
+def _ranks(scores: Any, near: float) -> Any:
+    """Return the place of each value among all that are distinct, from 0; NaN comes last, as PyTorch sorts it. Values
+    that are ``near``, relative to their size, are one."""
+    import torch
+
+    values, places = torch.unique(scores.double().nan_to_num(math.inf, math.inf, -math.inf), return_inverse=True)
+    apart = values.diff() > near * values.abs()[1:]
+    ranks = torch.cat([torch.zeros(1), apart.double().cumsum(0)])
+    return torch.where(scores.isnan(), ranks[-1] + 1, ranks[places])
+
+
+@dataclass(frozen=True)
+class _InRow:
+    """Values as they stand in a row along a dim; those that are equal in an order of chance, always the same."""
+
+    places: Any
+    first: Any
+    end: Any
+    """For each place, the first one of the values that are equal there, and the one after the last."""
+    dim: int
+
+    @property
+    def most_equal(self) -> int:
+        return int((self.end - self.first).max())
+
+    def turned(self, by: int) -> Any:
+        """Return for each value its place, after equal ones have moved on by some places, the last one to the first:
+        after as many turns as there are equal ones each has been everywhere."""
+        import torch
+
+        place = self.first + (torch.arange(self.first.shape[-1]) - self.first + by) % (self.end - self.first)
+        return torch.empty_like(place).scatter(-1, self.places, place).movedim(-1, self.dim).double()
+
+
+def _in_row(ranks: Any, dim: int, rng: np.random.Generator) -> _InRow:
+    import torch
+
+    ranks = ranks.movedim(dim, -1).contiguous()
+    places = (ranks + torch.from_numpy(rng.uniform(0, 0.5, size=tuple(ranks.shape)))).argsort(-1)
+    ordered = ranks.gather(-1, places)
+    first, end = (torch.searchsorted(ordered, ordered, right=right) for right in (False, True))
+    return _InRow(places, first, end, dim)
+
+
+@cache
+def _others() -> Any:
+    import torch
+    from torch.utils._pytree import tree_leaves, tree_map_only
+
+    mode: Any = operator_mode()
+
+    class Others(mode):
+        def __init__(self, seed: int | None) -> None:
+            super().__init__()
+            self.rules: set[str] = set()
+            self.most_equal = 1
+            self._seed = seed or 0
+            self._same = np.random.default_rng(0)
+            self._rounded: dict[int, Any] = {}
+            self._rng = None if seed is None else np.random.default_rng(seed // 2)
+            self._direction = -1.0 if self._seed % 2 else 1.0
+
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+            name = str(func).rpartition(".")[0]
+            if name == BOXES:
+                return self._kept(func, *args, **kwargs)
+            if name in CHOOSERS:
+                return self._chosen(func, args, kwargs)
+            rule = next((rule for rule in RULES if rule.operators.match(name)), None)
+            if rule is None:
+                result = func(*args, **kwargs)
+                self._note_rounded(func, name, (args, kwargs), result)
+                return result
+            if rule.name == "quantizer" and is_float(args[0]):
+                return func(self._quantized(rule, func, args), *args[1:], **kwargs)
+            result = func(*args, **kwargs)
+            replaced = tree_map_only(torch.Tensor, lambda out: self._replaced(rule, func, args, out), result)
+            return result if func._schema.is_mutable else replaced
+
+        def _note_rounded(self, func: Any, name: str, given: Any, result: Any) -> None:
+            if func.is_view or (_MOVES.match(name) and not any(map(self._is_rounded, tree_leaves(given)))):
+                return
+            for out in filter(is_float, tree_leaves(result)):
+                if out.layout == torch.strided:
+                    self._rounded[out.untyped_storage()._cdata] = out  # which keeps the number its own
+
+        def _is_rounded(self, value: Any) -> bool:
+            """Return whether a tensor has values that were computed, which others may round otherwise."""
+            plain = is_float(value) and value.layout == torch.strided
+            return plain and value.untyped_storage()._cdata in self._rounded
+
+        def _chosen(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+            """The result with the places of others among equal values, and among values that are equal up to their
+            last bits, where they were computed."""
+            result, values = func(*args, **kwargs), args[0]
+            if kwargs.get("stable") or not isinstance(result, tuple) or not values.dim() or not values.numel():
+                return result
+            named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
+            row = _in_row(self._ranks(values), {**named, **kwargs}.get("dim", -1), self._same)
+            if row.most_equal == 1:
+                return result
+            self.rules.add("ties")
+            self.most_equal = max(self.most_equal, row.most_equal)
+            if self._rng is None:
+                return result
+            apart = row.turned(self._seed)
+            if "median" in str(func):  # which leaves NaN out, or is NaN
+                apart = torch.where(values.isnan(), math.nan, apart)
+            return result[0], func(apart, *args[1:], **kwargs)[1]
+
+        def _kept(self, func: Any, boxes: Any, scores: Any, threshold: float) -> Any:
+            """The boxes that stay: any of those with a NaN or an infinity among them; else those that stay with the
+            corners of each in order, equal scores in another one, and another rounding of overlaps."""
+            result = func(boxes, scores, threshold)
+            if not bool(boxes.isfinite().all() and scores.isfinite().all()):
+                self.rules.add("boxes")
+                kept = (0, len(scores) // 2, len(scores))[self._seed % 3]
+                return result if self._rng is None else torch.from_numpy(self._rng.permutation(len(scores))[:kept])
+            ranks = self._ranks(scores)
+            equal = int(ranks.unique(return_counts=True)[1].max()) if len(ranks) else 1
+            low, high = boxes.double().split(2, dim=1)
+            near = [func(boxes.double(), ranks, threshold * (1 + step * _NEAR)) for step in (0, -1, 1)]
+            holds = {
+                "ties": equal > 1,
+                "corners": bool((low > high).any()),
+                "overlap": not (torch.equal(near[0], near[1]) and torch.equal(near[0], near[2])),
+            }
+            self.rules.update(name for name in holds if holds[name])
+            self.most_equal = max(self.most_equal, equal)
+            if self._rng is None or not any(holds.values()):
+                return result
+            in_order = torch.arange(len(ranks)) / max(len(ranks), 1)
+            by = in_order if self._seed < 2 else torch.from_numpy(self._rng.uniform(-1, 1, size=len(ranks)))
+            step = (0, -1, 1)[self._seed // 2 % 3]
+            in_corners = torch.cat([torch.minimum(low, high), torch.maximum(low, high)], 1)
+            # of two that overlap, either has to come first
+            return func(in_corners, ranks + self._direction * 0.2 * by, threshold * (1 + step * _NEAR))
+
+        def _ranks(self, values: Any) -> Any:
+            return _ranks(values, _NEAR if self._is_rounded(values) else 0.0)
+
+        def _quantized(self, rule: Rule, func: Any, args: Any) -> Any:
+            """The values with others for those that are no numbers of a quantizer, and on either side of a tie that
+            the rounding of their quotient decides."""
+            value, scale = args[0], _by_channel(args)
+            bad = rule.undefined(func, args, value)
+            quotient = value.double() / scale
+            tie = quotient.floor() + 0.5
+            near = (quotient - tie).abs() <= _NEAR * quotient.abs()
+            near &= (quotient.float().double() != quotient) & ~bad
+            self.rules.update([rule.name] * bool(bad.any()), ["tie"] * bool(near.any()))
+            if self._rng is None or not bool((bad | near).any()):
+                return value
+            side = torch.from_numpy(self._direction * self._rng.choice([-0.25, 0.25], size=tuple(value.shape)))
+            other = torch.where(near, tie + side, (-1e6, 0.0, 1e6)[self._seed % 3]) * scale
+            return torch.where(bad | near, other.to(value.dtype), value)
+
+        def _replaced(self, rule: Rule, func: Any, args: Any, out: Any) -> Any:
+            number = out.is_floating_point() or out.is_complex()
+            if not (number or rule.name == "cast") or out.is_quantized:
+                return out
+            mask = rule.undefined(func, args, out)
+            if mask is None or not bool(mask.any()):
+                return out
+            self.rules.add(rule.name)
+            if self._rng is None:
+                return out
+            other = torch.where(mask, self._filled(out), out)
+            return out.copy_(other) if func._schema.is_mutable else other
+
+        def _filled(self, out: Any) -> Any:
+            """A tensor like this one, of a value that it may as well have."""
+            if not _is_integer(out):
+                value = FILLED[self._seed % len(FILLED)]
+                return torch.full_like(out, complex(value, value) if out.is_complex() else value)
+            limits = torch.iinfo(out.dtype)
+            return torch.full_like(out, (limits.min, 0, limits.max)[self._seed % 3])
+
+    return Others

@@ -1,0 +1,205 @@
+"""Put other values in the place of those that ONNX leaves undefined in a file, to see what depends on them.
+
+``undefined`` does so with the operators of PyTorch. Here it is NumPy alone, so that files are judged without
+PyTorch. ``results.records.details`` words the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.models.otherwise.undefined import FILLED, beyond_in_between
+from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Marks = Iterator[tuple[int, Any]]
+"""The outputs of a node, by number, with a mask of what is not defined in each."""
+
+
+_NO_NAN = ("float4", "float6")
+"""The beginnings of the names of float types that have no NaN."""
+
+
+def _no_such_number(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield where floats are given a type that does not hold them: integers, and floats without NaN."""
+    if outputs[0].dtype.name.startswith(_NO_NAN) and inputs[0].dtype.kind == "f":
+        yield 0, np.isnan(inputs[0].astype(np.float64))
+    yield from _no_integer(node, inputs, outputs)
+
+
+def _no_integer(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield where floats that an integer does not hold are made integers."""
+    if inputs[0].dtype.kind == "f" and outputs[0].dtype.kind in "iu":
+        limits, values = np.iinfo(outputs[0].dtype), inputs[0].astype(np.float64)
+        yield 0, ~((values > limits.min - 1.0) & (values < limits.max + 1.0))
+
+
+def _no_quantum(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield where the quotient that is to be quantized is NaN; larger ones saturate."""
+    if outputs[0].dtype.kind in "iu" and inputs[0].dtype.kind == "f":
+        scale, axis = inputs[1], getattr(node, "axis", None)
+        if scale.ndim == 1 and scale.size > 1 and inputs[0].ndim:
+            scale = scale.reshape([-1 if dim == (axis or 0) % inputs[0].ndim else 1 for dim in range(inputs[0].ndim)])
+        if scale.ndim in (0, inputs[0].ndim) or scale.size == 1:
+            yield 0, np.broadcast_to(np.isnan(inputs[0] / scale), outputs[0].shape)
+
+
+def _all_zeros(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield all results of a quantizer that makes its scale of values that are all 0."""
+    if not inputs[0].any():
+        yield from ((number, np.ones(output.shape, bool)) for number, output in enumerate(outputs))
+
+
+def _written_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield the places to which more than one value is written."""
+    if getattr(node, "reduction", None) not in (None, "none", b"none"):
+        return
+    data, indices = inputs[0], inputs[1]
+    times = np.zeros(data.shape, np.int64)
+    if node.op_type == "ScatterND":
+        places = tuple(np.moveaxis(indices, -1, 0))
+    else:
+        axis = (getattr(node, "axis", None) or 0) % data.ndim
+        places = tuple(indices if dim == axis else grid for dim, grid in enumerate(np.indices(indices.shape)))
+    np.add.at(times, places, 1)
+    yield 0, times > 1
+
+
+def _added(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+    """Yield sums that go beyond the format in some orders of their terms, and means also where all terms have one
+    sign: they may be divided before they are added."""
+    terms, out = inputs[0], outputs[0]
+    axes = inputs[1] if len(inputs) > 1 and inputs[1] is not None else getattr(node, "axes", None)
+    if terms.dtype.kind != "f" or out.dtype.kind != "f":
+        return
+    over = tuple(int(axis) for axis in np.ravel(axes)) if axes is not None and np.size(axes) else None
+
+    def add(values: Any) -> Any:
+        return values.sum(over, np.float64).reshape(out.shape)
+
+    finite, most = np.where(np.isfinite(terms), terms, 0), float(np.finfo(out.dtype).max)
+    up, down = add(np.maximum(finite, 0)), add(np.minimum(finite, 0))
+    high, low, nan = (add(each) > 0 for each in (terms == np.inf, terms == -np.inf, np.isnan(terms)))
+    yield 0, beyond_in_between(up, down, most, high, low, either_sign=node.op_type == "ReduceMean") & ~nan
+
+
+def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], compute: Callable[..., Any]) -> Marks:
+    """Yield the indices of windows whose largest value stands there twice: they are others where of equal values the
+    last one is made the largest, and not the first one."""
+    if len(outputs) > 1 and outputs[1] is not None:
+        values = inputs[0]
+        order = np.stack([np.argsort(each, kind="stable") for each in (values.reshape(-1), values.reshape(-1)[::-1])])
+        ranks = np.empty(order.shape, np.float64)
+        np.put_along_axis(ranks, order, np.arange(order.shape[1], dtype=np.float64)[None], axis=1)
+        first, last = (each.reshape(values.shape) for each in (ranks[0], ranks[1][::-1]))
+        yield 1, compute(first)[1] != compute(last)[1]
+
+
+def _other_boxes(inputs: Sequence[Any], compute: Callable[..., Any]) -> Iterator[Any]:
+    """Yield which boxes stay where an overlap of just the threshold counts otherwise, and where of equal scores the
+    last one is the largest: ONNX says neither."""
+    boxes, scores, *more = inputs
+    if len(more) > 1 and more[1] is not None:
+        for step in (1 - _NEAR, 1 + _NEAR):
+            yield compute(boxes, scores, more[0], np.asarray(more[1] * step, more[1].dtype), *more[2:])
+    (chosen,) = compute(boxes[:, ::-1], scores[..., ::-1], *more)
+    yield (np.where(np.arange(3) == 2, boxes.shape[1] - 1 - chosen, chosen),)
+
+
+_NEAR = 4 * float(np.finfo(np.float32).eps)
+"""The relative distance at which float32 may take an overlap for the threshold."""
+
+
+RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
+    "Cast": ("cast", _no_such_number),
+    "CastLike": ("cast", _no_such_number),
+    "QuantizeLinear": ("quantizer", _no_quantum),
+    "DynamicQuantizeLinear": ("no range", _all_zeros),
+    "Scatter": ("written twice", _written_twice),
+    "ScatterElements": ("written twice", _written_twice),
+    "ScatterND": ("written twice", _written_twice),
+    "MaxPool": ("ties", _equal_maxima),
+    "ReduceMean": ("order", _added),
+    "ReduceSum": ("order", _added),
+    "NonMaxSuppression": ("overlap", _other_boxes),
+}
+"""By operator the name of the rule, as ``results.records.details`` words it, and what finds where it holds."""
+
+
+class UndefinedInFile:
+    """A context in which a session gives other values for what is not defined; which rules that is by is noted."""
+
+    most_equal = 1
+
+    def __init__(self, session: OpenSession, seed: int | None) -> None:
+        """Without a ``seed`` it only notes the rules, and leaves the results as they are."""
+        self.rules: set[str] = set()
+        self._session, self._seed = session, seed
+
+    def __enter__(self) -> UndefinedInFile:
+        self._session.noted = self
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._session.noted = None
+
+    def replaced(self, node: Any, compute: Callable[..., Any], inputs: Any, outputs: Any) -> Any:
+        """Return the outputs of a node with others for those that are not defined."""
+        name, marks = RULES[node.op_type]
+        if marks is _other_boxes:
+            others = [one for one in marks(inputs, compute) if not np.array_equal(one[0], outputs[0])]
+            self.rules |= {name} if others else set()
+            return outputs if self._seed is None or not others else others[self._seed % len(others)]
+        changed = list(outputs)
+        more = (compute,) if marks is _equal_maxima else ()
+        for number, mask in marks(node, inputs, outputs, *more):
+            if mask.any():
+                self.rules.add(name)
+                if self._seed is not None:
+                    changed[number] = np.where(mask, _filled(outputs[number], self._seed), outputs[number])
+        return tuple(changed)
+
+
+def _filled(value: Any, seed: int) -> Any:
+    if value.dtype.kind in "iu":
+        limits = np.iinfo(value.dtype)
+        return value.dtype.type((limits.min, 0, limits.max)[seed % 3])
+    return value.dtype.type(FILLED[seed % len(FILLED)])
+
+
+class OpenSession(ReferenceSession):
+    """Runs a model by ONNX's evaluator, which may be told to put other values for what is not defined."""
+
+    noted: UndefinedInFile | None = None
+
+    def _evaluator_of(self, model: ModelProto) -> Any:
+        session = self
+        base: Any = evaluator_class()
+
+        class Opens(base):  # which runs the bodies of loops and functions as well
+            def _init(self) -> None:
+                super()._init()
+                for node in self.rt_nodes_:
+                    if node.op_type in RULES:
+                        node.run = session._opening(node, node.run)
+
+        return Opens(model)
+
+    def _opening(self, node: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*inputs: Any, **more: Any) -> Any:
+            outputs = compute(*inputs, **more)
+            if self.noted is None or not all(isinstance(one, np.ndarray | None) for one in inputs):
+                return outputs
+            return self.noted.replaced(node, compute, inputs, outputs)
+
+        return run
+
+
+def open_operators(names: Collection[str]) -> frozenset[str]:
+    """Return which of these operators ONNX leaves open for some inputs."""
+    return frozenset(names) & RULES.keys()

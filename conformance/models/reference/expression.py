@@ -1,0 +1,52 @@
+"""Modules that a case file says itself: ``forward:`` as an expression."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import linecache
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.case.files.declaration import Case
+from conformance.case.files.python import Folder
+from conformance.process.errors import Stopped, did_you_mean
+
+EXPRESSION = "<forward of "
+"""How the name begins under which Python knows the source of an expression."""
+
+
+def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) -> Any:
+    """A module whose forward is the case's expression, written out as source so that it can be scripted too."""
+    import ast
+
+    import torch
+
+    expression = case.says.forward or ""
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except SyntaxError as error:
+        text = f"forward is not a Python expression: {error.msg} in '{expression.strip()}'"
+        raise Stopped("declare", "SyntaxError", text, "case") from None
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    names = {node.id for node in found}
+    bound = {node.id for node in found if isinstance(node.ctx, ast.Store)}  # in a comprehension, or a lambda
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    parameters = [declared.as_ or name.replace(".", "_") for name, declared in case.says.inputs.items()]
+    scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
+    for name in sorted(names - scope.keys() - set(parameters)):
+        if folder.has(name):
+            scope[name] = folder.module(name)
+        elif hasattr(builtins, name) or name in bound:
+            continue
+        elif importlib.util.find_spec(name) is not None:
+            scope[name] = folder.module(name)
+        else:
+            near = did_you_mean(name, [*parameters, *scope])
+            raise Stopped("declare", "NameError", f"forward: there is no '{name}'{near}", "case")
+    source = f"def forward(self, {', '.join(parameters)}):\n    return ({expression.strip()})\n"
+    file = f"{EXPRESSION}{case.name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), scope)
+    return type("Forward", (torch.nn.Module,), {"forward": scope["forward"]})()

@@ -1,0 +1,221 @@
+"""Compute the meaning of an ONNX file, with which a case that names one is compared. Needs no PyTorch.
+
+ONNX's evaluator computes it, in the file's types, and in float64. Where the evaluator has no say on an operator, or
+stops, ONNX Runtime computes node by node with its optimizer off, and there is no float64 form: it has few kernels for
+that. Where both stop, nobody says what the file means for these inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from conformance.case.draw.few_bits import carried
+from conformance.case.files.declaration import Case
+from conformance.case.files.python import Folder, describe
+from conformance.models.exporters.graph import refusal
+from conformance.models.otherwise.other_kernels import Way
+from conformance.models.otherwise.rounded_file import RoundedSession
+from conformance.models.otherwise.rounding import Rounding
+from conformance.models.otherwise.undefined import Undefining
+from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile, open_operators
+from conformance.models.reference.float64_model import in_float64, load, open_unoptimized
+from conformance.models.reference.passed_inputs import Passing
+from conformance.models.reference.reference import Reference
+from conformance.models.reference.written_out import COMPOSITE, write_out_operators
+from conformance.process.arrays import Array, Inputs
+from conformance.process.disk.onnx_models import serialized
+from conformance.process.errors import Stopped, Undecided, attempt
+from conformance.runtimes import Session
+from conformance.runtimes.evaluator_rules import doubts
+from conformance.runtimes.onnxgraph.random_nodes import random_nodes
+from conformance.runtimes.onnxgraph.reads import all_nodes
+from conformance.runtimes.onnxgraph.value_free import value_free
+from conformance.runtimes.unsupported import sentence
+
+_HELD = "biufU"
+"""The kinds of dtypes that are compared: booleans, whole numbers, floats and texts."""
+
+
+class FileReference(Reference):
+    """Computes what the file of a case means."""
+
+    _answered = False
+    """Whether ONNX's evaluator has computed anything of the file."""
+
+    def __init__(self, case: Case, folder: Folder) -> None:
+        """Raise Stopped at ``declare`` for a file that cannot be read, Undecided for one that is random."""
+        import onnx
+
+        super().__init__(case, folder)
+        another = case.says.export.onnx is not None and case.says.export.onnx.file is not None
+        self._file = case.folder / str(case.says.onnx)
+        self.who = self._file.name if another else "the file"
+        model = load(self._file)
+        written = serialized(model)
+        self.weights, self._bytes = written.sha, 3 * written.size
+        drawing = random_nodes(model)
+        if drawing:
+            text = f"the file draws random numbers ({', '.join(drawing)}), so that no two runs have to agree"
+            raise Undecided("declare", "Random", text)
+        self._free = value_free(model)
+        told = doubts(
+            onnx.load(self._file, load_external_data=False)
+        )  # of its own nodes, and not of casts around them
+        self._written = {doubt.operator for doubt in told} & COMPOSITE
+        if self._written:
+            told = doubts(write_out_operators(model, self._written))
+        self._misread = any(doubt.misread for doubt in told)
+        if told:
+            self._abstain(f"ONNX's evaluator has no say on {', '.join(map(str, told))}")
+        self.passing = Passing(case.says.inputs, self)
+        self._open = contextlib.ExitStack()
+
+    def _abstain(self, why: str) -> None:
+        """Have ONNX Runtime say what the file means, as the evaluator does not."""
+        self.abstains = why
+        self.oracle_missing = f"{why}, and nothing else computes a whole model in float64"
+
+    def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
+        inputs = {name: carried(array) for name, array in inputs.items()}
+        arrays = [_held(array) for array in self._meaning(inputs)]
+        if self.layout is not None and len(arrays) != len(self.layout):
+            text = f"a sequence of the file has as many tensors as its inputs say, {len(arrays)} in all here"
+            raise Undecided("declare", "Undecided", f"{text} and {len(self.layout)} for other inputs")
+        self._hold_layout([1] * len(arrays), arrays)
+        return arrays
+
+    def _meaning(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return what is right for these inputs; raises Undecided where nobody says it."""
+        said: list[str] = []
+        if self.abstains is None:
+            outputs = attempt(lambda: self._evaluated.run(inputs))
+            if not isinstance(outputs, Exception):
+                self._answered = True
+                return outputs
+            said.append(f"ONNX's evaluator: {sentence(outputs)}")
+        if not self._answered:  # it may be that the evaluator is not able to, and not that the inputs make no sense
+            outputs = attempt(lambda: self._session.run(inputs))
+            if not isinstance(outputs, Exception):
+                if said:
+                    self._abstain(f"ONNX's evaluator stops ({said[0]})")
+                return outputs
+            said = [*(said or [self.abstains or ""]), f"ONNX Runtime: {sentence(outputs)}"]
+        if (invalid := self._invalid) is not None:
+            raise Stopped("declare", invalid[0], f"onnx.checker refuses the file: {invalid[1]}", "case")
+        shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
+        text = f"nobody says what the file means at {shapes}: {'; '.join(said)}"
+        if any(array.dtype.kind in "iu" for array in inputs.values()):
+            text += "; where an input has to have certain values, give them with --input NAME=VALUES"
+        raise Undecided("declare", "Undecided", text)
+
+    @cached_property
+    def _invalid(self) -> list[str] | None:
+        return refusal(load(self._file))
+
+    @cached_property
+    def _evaluated(self) -> OpenSession:
+        return OpenSession(write_out_operators(load(self._file), self._written))
+
+    @cached_property
+    def _session(self) -> Session:
+        return self._open.enter_context(open_unoptimized(self._file))
+
+    def seconded(self, inputs: Inputs) -> list[Array] | None:
+        """Return what ONNX's evaluator computes where ONNX Runtime says what is right: that it gives other values
+        shows nothing then, and that it gives the same shows that these are right. None where it computes nothing."""
+        outputs = attempt(lambda: None if self._misread else self._evaluated.run(inputs))
+        return None if isinstance(outputs, Exception) else outputs
+
+    def value_free(self) -> Collection[int]:
+        return self._free
+
+    @cached_property
+    def _session_in_float64(self) -> RoundedSession:
+        return RoundedSession(in_float64(write_out_operators(load(self._file), COMPOSITE)))
+
+    def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
+        if self.oracle_missing is not None:
+            return None
+        exact = attempt(lambda: self._session_in_float64.run(self._arrays(inputs, np.float64), rounding))
+        if isinstance(exact, Exception):
+            self.oracle_missing = describe(exact, self.folder.path)
+            return None
+        return [np.array(array) for array in exact]
+
+    def _arrays(self, inputs: Mapping[str, Array], dtype: Any = None) -> dict[str, Array]:
+        return {
+            name: array.astype(dtype) if dtype is not None and array.dtype.kind == "f" else array
+            for name, array in inputs.items()
+        }
+
+    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self.passing.passed(self._arrays(inputs, dtype))
+
+    def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]:
+        with way:
+            return [
+                np.array(array) for array in self._evaluated.run({name: carried(inputs[name]) for name in inputs})
+            ]
+
+    def other_ways(self, operators: Collection[str], *, special: bool) -> Sequence[Way]:
+        return ()
+
+    def undefined(self, operators: Collection[str], seed: int | None) -> Undefining | None:
+        return UndefinedInFile(self._evaluated, seed) if operators else None
+
+    @cached_property
+    def _leaving_open(self) -> frozenset[str]:
+        import onnx
+
+        names = [node.op_type for node in all_nodes(onnx.load(self._file, load_external_data=False))]
+        return frozenset() if self._misread else open_operators(names)
+
+    def operators(
+        self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
+    ) -> tuple[frozenset[str], list[Array]]:
+        """Return the operators of the file that leave something open, as far as ONNX's evaluator, which can be asked
+        for other values, computes them; and of the file's values its inputs and outputs."""
+        seen = [*inputs.values(), *self(inputs)] if shapes else []
+        return self._leaving_open, [array for array in seen if array.dtype.kind == "f" and array.shape in shapes]
+
+    def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
+        session = self._evaluated if self.abstains is None else self._session
+        return lambda: session.run(inputs)
+
+    def fingerprint(self) -> str:
+        return self.weights
+
+    def changed(self) -> bool:
+        return False
+
+    def restore(self) -> bool:
+        return False
+
+    def standing(self, *, told: bool = True) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def for_case(self, case: Case) -> Reference | None:
+        return None
+
+    def copied(self) -> Reference:
+        return FileReference(self.case, self.folder)
+
+
+def _held(array: Array) -> Array:
+    """A copy of an output, which a session may write to again. Raises Undecided for what is not compared."""
+    copy = np.array(array)
+    if copy.dtype.kind == "c":
+        raise Stopped("declare", "NoTensor", "the file gives complex numbers, which cannot be compared", "case")
+    if copy.dtype.kind not in _HELD or not (copy.dtype.isbuiltin or copy.dtype.kind == "U"):
+        raise Undecided("declare", "Undecided", f"the file gives values of {copy.dtype}, which are not compared")
+    return copy

@@ -1,0 +1,1 @@
+"""Processes, files and errors: what everything else stands on."""

@@ -1,0 +1,116 @@
+"""A difference between two runs in one cell, and the kinds of difference that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from conformance.process.errors import UserError
+
+Record: TypeAlias = Mapping[str, Any]
+"""``Record.as_dict()``, or what ``baseline_file.read_baseline`` makes of a line: the same fields, but fewer."""
+
+Run: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]
+"""Header and records, as ``conformance.results.records.run_file.read_run`` and ``baseline_file.load`` give them."""
+
+Selected: TypeAlias = Callable[[Record], bool] | Collection[str]
+"""Which cells of the earlier run the later run was to run: a predicate over a record, or the ids that it planned."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``family`` names the fields that a change of this kind is about (``line.FAMILIES``)."""
+
+    family: str
+    regression: bool
+    heading: str
+
+
+KINDS: dict[str, Kind] = {
+    "newly failing": Kind("status", True, "newly failing"),
+    "failing otherwise": Kind("status", False, "failing in another way than before"),
+    "xpassed": Kind("status", True, "passing though declared to fail"),
+    "newly expected to fail": Kind("status", True, "passed before, declared to fail now"),
+    "vanished": Kind("presence", True, "vanished: in the earlier run only"),
+    "newly skipped": Kind("status", True, "newly skipped"),
+    "accuracy worse": Kind("accuracy", True, "accuracy worse"),
+    "slower": Kind("latency", True, "slower"),
+    "examples fewer": Kind("examples", True, "fewer examples verified"),
+    "acceptance pointless": Kind("none", False, "accepted, and works again: accept that too"),
+    "expected failure changed": Kind("status", False, "another expected failure than before"),
+    "graph changed": Kind("graph", False, "another graph than before"),
+    "newly passing": Kind("status", False, "newly passing"),
+    "accuracy better": Kind("accuracy", False, "accuracy better"),
+    "faster": Kind("latency", False, "faster"),
+    "newly added": Kind("presence", False, "newly added"),
+}
+"""In the order in which they are told. A cell that fails in another way is a regression where the failure that it had
+before was accepted, since the acceptance was for that failure and for no other."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Set how large a difference has to be before it is told."""
+
+    accuracy_factor: float = 2.0
+    """An error that grew by this factor, relative to what is allowed."""
+    accuracy_floor: float = 0.1
+    """Errors below this share of what is allowed are never told.
+
+    There, rounding decides: summing in another order, as another instruction set or thread count does, moves an error
+    of one unit in the last place by factors, and a float32 tolerance is ten and more of those units.
+    """
+    decibels: float = 3.0
+    """An SQNR that fell by this much: noise of twice the power."""
+    slower_factor: float = 1.25
+    """A median duration that grew by this factor."""
+    examples_factor: float = 0.5
+    """Fewer examples verified than this share of the earlier ones."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference. ``before`` and ``after`` are plain values: a status, a number, a graph, or None.
+
+    ``text`` says it in one line, without the id. ``source`` is the case's ``{file, line}``; the line is None where
+    only a baseline knows the cell.
+    """
+
+    id: str
+    kind: str
+    regression: bool
+    before: Any
+    after: Any
+    text: str
+    source: Mapping[str, Any]
+    accepted: bool = False
+    cause: str = ""
+    """What made it, as far as the records say: changes of one kind with one cause are shown together. Empty where
+    the change is the cell's own, as another error is."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def gate(changes: Iterable[Change]) -> int:
+    """Count the regressions that nobody has accepted.
+
+    A release waits until there are none.
+    """
+    return sum(change.regression and not change.accepted for change in changes)
+
+
+def by_id(records: Iterable[Record], run_name: str) -> dict[str, Record]:
+    """The records by their ids. Raises UserError, with the run's name, where a cell is there twice."""
+    records_by_id: dict[str, Record] = {}
+    for record in records:
+        if record["id"] in records_by_id:
+            raise UserError(f"{run_name} has {record['id']} twice; run again, or merge its parts again")
+        records_by_id[record["id"]] = record
+    return records_by_id
+
+
+def number(value: Any) -> float | None:
+    """A number of a record as a float, also an infinity or NaN, which records write as text; None stays None."""
+    return None if value is None else float(value)

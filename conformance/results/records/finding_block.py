@@ -1,0 +1,398 @@
+"""Describe a finding in one block: who is wrong, what is wrong, where, with which effect, and what to do next.
+
+The same block stands in the terminal, in Markdown, on the page, and in what ``conformance.check``, ``conformance
+check`` and ``conformance findings`` print. It is made of the record of one cell, which was explained, and of the
+names of the other cells of its cause.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.results.records.details import details
+from conformance.results.records.findings import KEPT, VALUES, Finding, Key, shows_less
+from conformance.results.records.location import place_of, values_of
+from conformance.results.records.record import FLOAT64
+from conformance.results.records.sanitize import one_line, rule, visible
+from conformance.results.records.subject import is_file_alone, is_of_file, is_of_own_code, right_one
+from conformance.results.records.terms import explaining
+from conformance.results.records.testimony import conclusion, guilty_passes, proves_nothing_by_stopping, title
+from conformance.results.records.text import align_of, element, output_named, replay_of
+
+LABEL = 12
+"""Characters of the column of labels."""
+MOST_CELLS = 4
+"""Lines about cells in a block; ``conformance explain`` lists all."""
+_COUNTED = re.compile(r"(\d+) of (\d+) values")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)")
+_CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision"}
+_EXPORTERS = {"torchscript": "the TorchScript exporter", "dynamo": "the dynamo exporter"}
+_LACKED = re.compile(r"with (.+), which it lacks")
+_OWN_SAYING = ("case", "harness", "declaration", "reference")
+"""Components of which everything that the record says belongs into the block: it is what to do."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A finding in words. Texts hold what cases, models and exceptions say; ``lines`` makes them harmless."""
+
+    id: str
+    who: str
+    """The party that is wrong, without a full stop: ``the TorchScript exporter is wrong``."""
+    what: str
+    """The sentence that an upstream maintainer would write."""
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """All else that is known, by a label, in the order in which it is needed."""
+
+
+def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -> Block:
+    """Describe a finding by the first of its cells that was explained (``Record.as_dict``); ``since`` is the earliest
+    run of those that are known in which it is red. ``kept`` says that commands find it in a run file."""
+    explained = [one for one in finding.cells if not (one.get("unexplained") or one.get("explained_with"))]
+    record = min(explained or finding.cells, key=shows_less)
+    to = "  (for whoever wrote that code)" if record.get("own_code") else "  (ready to send upstream)"
+    what = _what(record, finding.key)
+    rows = (
+        ("where", _where(record)),
+        ("effect", _effect(record, what)),
+        ("input", _input(record)),
+        ("evidence", _evidence(record)),
+        ("to do", _to_do(record, finding.key)),
+        ("since", (since,) if since else ()),
+        ("cells", _cells(finding.cells)),
+        ("reproduce", _reproduce(record)),
+        ("report", tuple(f"{file}{to}" for file in _told(record, "issue"))),
+        ("more", _more(finding) if kept else ()),
+    )
+    who = _who(record, finding.key, both=len(finding.named("exporter")) > 1)
+    return Block(finding.id, who, what, tuple(row for row in rows if row[1]))
+
+
+def shortened(block: Block) -> Block:
+    """Return the block with what tells it from others: where, the effect, the first cells, and how to see all."""
+    rows = tuple((label, texts[:1]) for label, texts in block.rows if label in _SHORT)
+    return dataclasses.replace(block, rows=rows)
+
+
+_SHORT = ("where", "effect", "cells", "more")
+
+
+def lines(block: Block, number: int, count: int, width: int, stream: Any = None) -> Iterator[str]:
+    """Yield the block for a terminal of ``width`` columns. Paths and commands are not broken, so that they can be
+    copied. ``stream`` is where they go, by default ``sys.stdout``. A term of the field is explained where
+    it is used first."""
+    explained = explaining(number == 1)
+    head = f" {number} of {count}: {one_line(block.who)} "
+    yield from [head.center(width, rule(stream))] if len(head) < width else textwrap.wrap(head.strip(), width)
+    yield from textwrap.wrap(one_line(explained(block.what)), width) or [""]
+    yield ""
+    for label, texts in block.rows:
+        margin = f"  {label:<{LABEL - 2}} "
+        for text in texts:
+            told = text if label in _NOT_BROKEN else explained(text)
+            for line in _wrapped(label, visible(told), max(width - LABEL - 1, 20)):
+                yield margin + line
+                margin = " " * (LABEL + 1)
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    kept = text.splitlines()
+    if label in _NOT_BROKEN:
+        return kept
+    return [
+        part
+        for line in (kept if label == "to do" else map(one_line, kept))
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    ]
+
+
+_NOT_BROKEN = ("where", "reproduce", "report", "more")
+
+
+def markdown(block: Block) -> Iterator[str]:
+    """Yield the block as Markdown without a heading, every text in code, where it does nothing."""
+    for label, texts in block.rows:
+        for number, text in enumerate(texts):
+            yield f"{label if not number else '':<{LABEL}} {one_line(text)}".rstrip()
+
+
+# ---- who and what --------------------------------------------------------------------------------------------
+
+
+def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
+    runtime = title(str(record.get("runtime") or "onnxruntime"))  # which computes what a converted model means
+    exporter = _EXPORTERS.get(str(record.get("exporter")), str(record.get("exporter")))
+    if record.get("shipped") and key.component == "exporter":
+        return f"{record['shipped']} is wrong"
+    if is_of_file(record) and key.component in _OF_A_FILE:
+        return _OF_A_FILE[key.component]
+    if record.get("compiled") and key.component in ("runtime", "case", "precision"):
+        makes = f"the conversion to {key.which} makes what {runtime} does not take"
+        return makes if key.component == "precision" else f"{runtime} does not take the model"
+    if key.component == "exporter" and (record.get("operator") or {}).get("how") in KEPT:
+        return f"{'an exporter' if both else exporter} keeps what it saw for one example"
+    if key.by == "code":
+        own = ", ".join(record.get("own_code") or ())
+        return f"the case's own {own}{'' if is_of_own_code(record) else ', or the exporter,'} is wrong"
+    wrong = "both exporters are wrong" if both else f"{exporter} is wrong"
+    change = "the process that runs the case ends" if record.get("signal") else "the case needs a change"
+    stops = "neither exporter exports the module" if both else f"{exporter} does not export the module"
+    words = {
+        "exporter": stops if record.get("stage") == "export" else wrong,
+        "runtime": f"{runtime} is wrong",
+        "optimizer": f"{runtime}'s optimizer is wrong",
+        "precision": f"the conversion to {key.which} costs too much",
+        "reference": "PyTorch itself is wrong",
+        "case": "the file needs a change" if is_file_alone(record) else change,
+        "harness": "a mistake in this suite",
+        "declaration": "a declared failure does not happen any more",
+    }
+    unknown = "nobody was asked yet who is wrong" if record.get("unexplained") else "it is open who is wrong"
+    return words.get(key.component, unknown)
+
+
+_OF_A_FILE = {
+    "exporter": "the file is wrong",
+    "reference": "ONNX's evaluator is wrong, or the file leaves it open",
+}
+
+
+def _what(record: Mapping[str, Any], key: Key) -> str:
+    located = record.get("operator") or {}
+    of_graph = key.component in ("exporter", "open") or key.by == "code"
+    if of_graph and located.get("operator") and not located.get("unable"):
+        return _of_operator(record, located)
+    passes = (record.get("optimizer") or {}).get("passes")
+    if key.component == "optimizer" and passes:
+        return f"{' and '.join(passes)} changes what the model computes"
+    node = record.get("parts_at") or {}
+    if key.component == "runtime" and node.get("operator") and node.get("how") == "parts":
+        return f"{node['operator']} computes other values than its inputs ask for"
+    if node.get("how") == "refused":
+        return f"{node['operator']} is refused: {node.get('why')}"
+    if record.get("error") and (lacked := (record.get("remedy") or {}).get("lacks")):
+        return f"nothing says what the case's own operator {lacked} becomes in ONNX"
+    said = _reason(record)
+    return said.partition("\n")[0] if key.component in _OWN_SAYING else said
+
+
+def _of_operator(record: Mapping[str, Any], located: Mapping[str, Any]) -> str:
+    """Say what the exporter makes of an operator."""
+    name, kind, how = located["operator"], located.get("type"), located.get("how")
+    made = f"{name} is exported as {kind}" if kind else f"{name} is exported"
+    change = _LACKED.fullmatch(str(located.get("change")))
+    passes = f" by the exporter's {' and '.join(located['passes'])}" if located.get("passes") else ""
+    said = {
+        "raises": f"the exporter stops at {name}",
+        "crashes": f"the exporter's process ends at {name}",
+        "refused": f"{made}, which onnx.checker refuses",
+        "constant": f"an argument of {name} is exported as the value that it had for the example",
+        "path": f"the export keeps one way of a branch, or one length of a loop, at {name}",
+        "number or path": f"the export keeps a number, a branch or a loop as the example had it, at {name}",
+        "stops": f"{made}, which cannot be computed",
+        "shape": f"{made} with another shape",
+        "dtype": f"{made} with another dtype",
+        "export": f"{name} computes something else while it is exported",
+    }.get(str(how))
+    if said is not None:
+        return said if how not in ("raises", "crashes", "refused") else f"{said}: {_reason(record)}"
+    if change is not None:
+        return f"{made} without {change[1]}{passes}"
+    return f"{made}{passes}, which computes other values"
+
+
+def _reason(record: Mapping[str, Any]) -> str:
+    reason = str(record.get("reason") or record.get("error"))
+    return f"{record['error']}: {reason}" if record.get("stage") == "compare" and record.get("error") else reason
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------
+
+
+def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
+    located, node = record.get("operator") or {}, record.get("parts_at") or {}
+    own, source = record.get("place") or {}, record.get("source") or {}
+    lines = []
+    if own.get("own") and own.get("file"):
+        lines.append(f"{own['file']}:{own['line']}" + ("  (the case's own code)" if record.get("own_code") else ""))
+    if located and not located.get("unable"):
+        name, _, number = str(located.get("line")).rpartition(":")
+        known = located | {"line": f"{located['file']}:{number}"} if located.get("file") and name else located
+        lines.append(place_of(known))
+    elif node.get("operator"):
+        line = f"{node['line']}  " if node.get("line") else ""
+        lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
+    if not lines and source.get("file"):
+        in_case = f":{source['line']}  case {record['case']}"
+        against = f"{record['shipped']}, compared with " if is_file_alone(record) and record.get("shipped") else ""
+        lines.append(f"{against}{source['file']}{'' if is_file_alone(record) else in_case}")
+    return tuple(lines)
+
+
+def _effect(record: Mapping[str, Any], what: str) -> tuple[str, ...]:
+    if record.get("status") != "failed":
+        return ()
+    worst = record.get("worst")
+    if record.get("stage") != "compare" or not worst or "index" not in worst:
+        stopped = f"stops at {record.get('stage')}" + (f" with {record['error']}" if record.get("error") else "")
+        told = stopped if record.get("stage") != "compare" else str(record.get("reason") or "").partition("\n")[0]
+        return (told,) if told and told not in what else ()
+    if record.get("error") not in VALUES or worst.get("looked_up"):
+        off = worst.get("looked_up") or float(worst.get("ratio") or 0) > 1  # else it is of another example
+        return (element(record, worst),) if off else ()
+    place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index']))}]"
+    counted = _COUNTED.search(str(record.get("reason")))
+    share = f"{counted[1]} of {counted[2]} values wrong, " if counted else ""
+    values = f"{_short(worst['got'])}, expected {_short(worst['wanted'])}"
+    return (f"{place} is {values} ({share}{_times(worst['ratio'])})",)
+
+
+def _times(ratio: Any) -> str:
+    try:
+        value = float(ratio)
+    except (TypeError, ValueError):
+        return f"{ratio} x tolerance"
+    if value in (float("inf"), float("-inf")):
+        return "not a matter of tolerance"
+    return f"{value:,.0f} x tolerance" if value >= 100 else f"{value:.2g} x tolerance"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _input(record: Mapping[str, Any]) -> tuple[str, ...]:
+    draw = record.get("draw")
+    if not draw:
+        return ()
+    sizes = ", ".join(f"{name}={size}" for name, size in draw["dims"].items())
+    inputs = record.get("inputs") or {}
+    values = [f"{name} = {_values(text)}" for name, text in inputs.items()]
+    if not values:
+        values = [f"{draw['regime']} values, seed {draw['seed']}"]
+    which = "the example that was running" if record.get("signal") else "smallest found" if inputs else ""
+    return (", ".join([*([sizes] if sizes else []), *values]) + (f" ({which})" if which else ""),)
+
+
+def _values(text: str) -> str:
+    """Shorten the text of an array: ``zeros``, or its values as far as they fit."""
+    dtype, _, values = text.partition(" ")
+    numbers = _NUMBER.findall(values)
+    if numbers and len(numbers) > 1 and all(float(number) == 0 for number in numbers):
+        return f"{dtype} zeros"
+    return text if len(text) <= _MOST_OF_ARRAY else f"{one_line(text, _MOST_OF_ARRAY)}]"
+
+
+_MOST_OF_ARRAY = 72
+"""Characters of an array in a block."""
+
+
+def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
+    located = record.get("operator") or {}
+    change = located.get("change")
+    told = [
+        *_witnesses(record),
+        *(conclusion(record) if not change else ()),  # a change that helps says more
+        *guilty_passes(record.get("optimizer") or {}, record),
+        *([f"a change that makes it right: {change}"] if change else []),
+        *([_TENSORS_ONLY] if located.get("how") in KEPT and record.get("exporter") == "torchscript" else []),
+        *(values_of(located) if located.get("how") == "value" and not change else ()),
+        *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
+        *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),
+        *(f"the exporter warned: {one_line(text, 150)}" for text in (_warned(record, "export") if located else ())),
+    ]
+    if record.get("unexplained"):
+        told.append("not looked into yet: --explain all, or conformance explain")
+    return tuple(told)
+
+
+_TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on a tensor keep the example's value"
+
+
+def _warned(record: Mapping[str, Any], name: str) -> list[str]:
+    return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name][-2:]
+
+
+def _witnesses(record: Mapping[str, Any]) -> Iterator[str]:
+    by_answer: dict[str, list[str]] = {}
+    for witness in record.get("witnesses") or ():
+        if witness["runtime"] != FLOAT64 and not witness.get("config") and not witness.get("model"):
+            name, answer = str(witness["runtime"]), str(witness["answer"])
+            if answer != "stops" or not proves_nothing_by_stopping(name):
+                by_answer.setdefault(answer, []).append(title(name, brief=True))
+    said = {
+        "agrees": "right in {}", "nearer": "nearer to {right} in {}", "wrong": "wrong in {} too",
+        "otherwise": "other wrong values in {}", "stops": "it stops in {} too",
+        "runs": "{} runs it, with wrong values",
+        "strays": "{} gives the values of {right}, which the nodes do not say", "lost": "{} crashed or hung",
+    }  # fmt: skip
+    for answer, titles in by_answer.items():
+        if answer in said:
+            yield said[answer].format(_listed(titles), right=right_one(record))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
+    """Return what the record says for whoever has to change the case, or the suite."""
+    taken = (record.get("compiled") or {}).get("taken")
+    if taken:
+        return (f"it takes {', '.join(taken)}, which was tried",)
+    if key.component not in _OWN_SAYING or key.by == "code":
+        return ()
+    known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}
+    told = (line for line in details(record) if line not in known and not line.startswith("warning: "))
+    return (*str(record.get("reason") or "").splitlines()[1:], *told)
+
+
+def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return one line for each case and exporter: its opsets, runtimes with precisions, and checks."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        source = cell.get("source") or {}
+        place = f" ({source['file']}:{source['line']})" if source.get("file") and not is_file_alone(cell) else ""
+        groups.setdefault((f"{cell['case']}{place}", str(cell["exporter"])), []).append(cell)
+    told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
+    more = len(told) - MOST_CELLS
+    return (*told[:MOST_CELLS], *([f"and {more} more groups of cells"] if more > 0 else []))
+
+
+def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
+    opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
+    on_runtimes = (cell for cell in cells if cell.get("runtime") is not None)
+    ran = dict.fromkeys(f"{title(str(cell['runtime']), brief=True)} {cell['precision']}" for cell in on_runtimes)
+    checks = dict.fromkeys(_CHECKS.get(str(cell["check"]), str(cell["check"])) for cell in cells)
+    runs = f": {', '.join(ran)}" if ran else ""
+    return f"{case}, {exporter}, opset {opsets}{runs} ({', '.join(checks)})"
+
+
+def _more(finding: Finding) -> tuple[str, ...]:
+    """Return the commands that go on from here."""
+    lines = [f"conformance explain {finding.id}  (all that is known)"]
+    if all(cell.get("unexplained") for cell in finding.cells):
+        return tuple(lines)
+    if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open") or finding.key.by == "code":
+        lines.append(f"conformance findings --fix {finding.id}  (changes with which it passes)")
+        lines.append(f"conformance findings --expect {finding.id}  (declare it, until it is fixed)")
+    return tuple(lines)
+
+
+def _told(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = (record.get("smallest") or {}).get(name)
+    return (str(value),) if value else ()
+
+
+def _reproduce(record: Mapping[str, Any]) -> tuple[str, ...]:
+    script = _told(record, "repro")
+    replay, align = replay_of(record), align_of(record)
+    if script:
+        return (f"python {script[0]}  (needs no part of this suite)",)
+    commands = (replay or record.get("command"), align)
+    return tuple(str(command) for command in commands if command)

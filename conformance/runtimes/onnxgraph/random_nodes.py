@@ -1,0 +1,42 @@
+"""Find the nodes of a model that draw random numbers, of which no two runs have to agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, held
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+OPERATORS = frozenset(
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+)
+_RATIO, _TRAINING = 1, 2
+"""The places of Dropout's inputs that decide whether it is random."""
+
+
+def random_nodes(model: ModelProto) -> list[str]:
+    """Return the operators of a model that draw random numbers, in its functions and bodies too, each once.
+
+    Dropout draws them in training alone. A mode that is an input is no constant: it is drawn as inference.
+    """
+    nodes = [*all_nodes(model)]
+    constants = {tensor.name: tensor for tensor in model.graph.initializer} | held(nodes)
+    return [*dict.fromkeys(node.op_type for node in nodes if _is_random(node, constants))]
+
+
+def _is_random(node: NodeProto, constants: dict[str, TensorProto]) -> bool:
+    if node.domain not in OWN:
+        return False
+    if node.op_type != "Dropout":
+        return node.op_type in OPERATORS
+    return _value(node, _TRAINING, constants, 0.0) != 0 and _value(node, _RATIO, constants, 0.5) != 0
+
+
+def _value(node: NodeProto, place: int, constants: dict[str, TensorProto], otherwise: float) -> float:
+    """Return the number of a constant input; ``otherwise`` for one that is not there, or that no constant gives."""
+    from onnx import numpy_helper
+
+    name = node.input[place] if place < len(node.input) else ""
+    return float(numpy_helper.to_array(constants[name]).reshape(-1)[0]) if name in constants else otherwise

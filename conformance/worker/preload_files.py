@@ -1,5 +1,0 @@
-"""Imported by that server in place of ``preload``, where its workers run cells of ONNX files alone."""
-
-from conformance.worker.warm import FOR_FILES, import_once
-
-import_once(FOR_FILES)
