@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.common import HEAD, Row
 from benchmarks.planted import ROOT
 from conformance.results.records.run_file import read_run
-from tests.cluster.support import dask_workers, loopback
+from tests.extras.cluster.support import dask_workers, loopback
 
 PAGE = ROOT / "docs" / "evidence" / "cluster.md"
 CASES, QUICK_CASES = 60, 6

@@ -1,6 +1,6 @@
 """Spoiled case files: how many were refused and how many loaded, what went wrong, and how long the slowest took.
 
-The tests spoil 2,000 files in the same ways; see ``tests/test_casefile_fuzz.py``.
+The tests spoil 2,000 files in the same ways; see ``tests/case/test_casefile_fuzz.py``.
 """
 
 from __future__ import annotations

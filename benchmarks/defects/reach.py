@@ -180,7 +180,7 @@ def _file_of(report: Path) -> str:
 
 
 def _id_of(context: str, file: str) -> str:
-    """The id of a test function of ``tests/test_dims.py|tests.test_dims.test_fit``; else the test file."""
+    """The id of a test function of ``tests/case/test_dims.py|tests.case.test_dims.test_fit``; else the test file."""
     _, _, name = context.partition("|")
     module = f"{file.removesuffix('.py').replace('/', '.')}."
     return f"{file}::{name.removeprefix(module).replace('.', '::')}" if name.startswith(module) else file

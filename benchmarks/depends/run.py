@@ -21,7 +21,7 @@ from benchmarks.depends.surroundings import DEADLINE, LATER, shim
 from benchmarks.depends.way import AFTER, BEFORE, Place, Way
 from benchmarks.depends.ways import rounds, ways
 from conformance.results.records.run_file import read_run
-from tests.cluster.support import loopback
+from tests.extras.cluster.support import loopback
 
 MODES = ("plain", "reuse", "changed since", "cluster")
 GOOD = ("passed", "xfailed")

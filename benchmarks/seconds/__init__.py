@@ -31,7 +31,7 @@ COMMANDS = {
     "pytest conformance": ("conformance", "-m", "not latency", "--cell-workers", str(PROCESSES)),
 }
 QUICK = {
-    "pytest tests": ("tests/test_graph.py", "tests/test_noise.py"),
+    "pytest tests": ("tests/models/test_graph.py", "tests/compare/test_noise.py"),
     "pytest conformance": ("conformance", "-k", "asinh", "--cell-workers", str(PROCESSES)),
 }
 KINDS = {"exports": "exporting", "sessions": "opening sessions", "starts": "importing in new processes"}
