@@ -244,10 +244,12 @@ def _ask_what_is_meant(
 
 
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> list[Witness]:
-    """That the exported model, before any conversion, cannot be run on the example either; empty where it can."""
+    """That the exported model, before any conversion, cannot be run on the example either, or gave no answer to that;
+    empty where it can."""
     runtime = "onnxruntime-unoptimized"
     asked = ask(runtime, stored.file, libraries, example.inputs)
-    return [Witness(runtime, "stops", asked.error, model="exported")] if asked.answer == "stops" else []
+    told = asked.answer in ("stops", "lost")
+    return [Witness(runtime, asked.answer, asked.error, model="exported")] if told else []
 
 
 def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Inquiry:

@@ -13,6 +13,8 @@ from benchmarks.culprits.planting import after_conversion, exported, exporting
 from conformance.case.files.python import describe
 from conformance.case.plan.cell import Cell
 from conformance.compare.noise import NOISE_LIMITS, compare_outputs
+from conformance.diagnose import explain_failure
+from conformance.diagnose.nodes.other_runtime import Asked
 from conformance.results.records import matrix
 from conformance.results.records.explanation import greatest
 from conformance.results.records.record import Record
@@ -106,6 +108,14 @@ def test_a_converted_model_that_stops_where_the_exported_one_does_is_the_exporte
     record = run(bench, say(NET, f"precisions: {{{precision}: {at_four}}}"), f"{check} {precision}", BAKED_IN)
     assert (record.status, record.stage, record.fault) == ("failed", "run", "exporter")
     assert "the exported fp32 model stops there too" in details(record)
+
+
+def test_where_it_is_not_known_whether_the_exported_model_runs_nobody_is_accused(bench, monkeypatch):
+    monkeypatch.setattr(explain_failure, "ask", lambda *_: Asked(None, "lost", "timeout after 40 s"))
+    record = run(bench, say(NET, "precisions: {fp16: {calibration: {at: {batch: 4}}}}"), "accuracy fp16", BAKED_IN)
+    assert (record.status, record.stage, record.fault) == ("failed", "run", None)
+    said = "whether the exported fp32 model stops there too is not known: its process ended with timeout after 40 s"
+    assert said in details(record)
 
 
 @CHECKS

@@ -190,8 +190,8 @@ def _by_answer(found: Explanation, witness: Witness, failure: UnexplainedFailure
         return _with(found, "runtime", found.conclusion)
     if failure.runtime is not None:
         return found
-    if witness.model == "exported":  # which it cannot run either
-        return _with(found, "exporter", None)
+    if witness.model == "exported":  # which it cannot run either, or nobody knows whether it can
+        return _with(found, "exporter" if witness.answer == "stops" else None, None)
     if witness.answer == "nearer":
         return _with(found, "runtime", "meaning")
     if witness.answer == "agrees":  # without the optimizer

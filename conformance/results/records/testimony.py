@@ -178,7 +178,10 @@ def _answer(record: Mapping[str, Any], witness: Mapping[str, Any], *, weak: bool
         what, whose = ("file", "its") if of_file else ("module", "PyTorch's")
         return f"the {what} has no float64 form, so {whose} own rounding is not known"
     if witness.get("model") == "exported":
-        return f"the {'' if of_file else 'exported '}fp32 model stops there too"
+        model = f"the {'' if of_file else 'exported '}fp32 model"
+        if answer == "lost":
+            return f"whether {model} stops there too is not known: its process ended with {witness.get('error')}"
+        return f"{model} stops there too"
     said = {
         "agrees": f"agrees with {right}{' by the ordinary tolerance' if weak else ''}",
         "nearer": f"is off too, but far nearer to {right}",
