@@ -27,7 +27,7 @@ import os
 import sys
 import torch
 from pathlib import Path
-HERE = Path(__file__).parent.parent
+HERE = Path(__file__).parent
 def factor():
 %s
 class Net(torch.nn.Module):
