@@ -70,7 +70,7 @@ def main() -> None:
         for words, code, said in (
             (["--version"], 0, version),
             (["doctor"], 0, "onnxruntime: runs here"),
-            (["check", "net.onnx"], 0, "right: onnxruntime in fp32, fp16, int8"),
+            (["check", "net.onnx"], 0, "right: onnxruntime in fp32, fp16"),  # int8 saturates on some processors
             (["check", "net.onnx", "wrong.onnx", "--precision", "fp32"], 1, "FAILED  accuracy"),
         ):
             start = time.perf_counter()
