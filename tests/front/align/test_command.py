@@ -36,8 +36,7 @@ def typed(trial, monkeypatch, capsys):
 
 
 def test_a_sound_case_has_the_exit_code_0_and_its_store_is_used(tmp_path):
-    """In a process of its own: threads that an earlier test left in this one use things that would count as the
-    case's, and then nothing is kept."""
+    """In a process of its own: of what changed since an earlier test of the same process used it, nothing is kept."""
     write_case(tmp_path / "cases", network("Network", IMAGES), PYTHON)
     done = run_command(tmp_path, "align", "planted", "--at", "batch=2", "--seed", "7", own_process=True)
     assert done.code == 0 and "planted, torchscript opset 17, fp32" in done.text
