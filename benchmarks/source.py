@@ -9,26 +9,21 @@ text has to know write into the failure, or run while its text is made.
 from __future__ import annotations
 
 import ast
-import io
 import sys
 import tempfile
-import tokenize
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row
+from benchmarks.house import code_lines
 from benchmarks.location.plants import plants
 from benchmarks.location.run import record_of
 from conformance import HOME
 from conformance.results.records import text
 from conformance.results.records.explanation import fail
 
-NO_CODE = {
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
-    tokenize.ENCODING,
-}  # fmt: skip
 WRITTEN = ("details", "findings", "operator", "explained", "fault", "conclusion")
 """Fields of a failure, or of an inquiry about it, that its text is made of."""
 BEFORE = 42_367
@@ -84,23 +79,6 @@ def _by_folder(names: Iterable[str]) -> dict[str, set[str]]:
     for name in names:
         folders.setdefault(name.split(".")[1], set()).add(name)
     return folders
-
-
-def code_lines(source: str) -> int:
-    """Return how many lines of a source have code."""
-    texts = {
-        line
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    code = {
-        line
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type not in NO_CODE
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    return len(code - texts)
 
 
 def writes(file: Path, fields: Collection[str]) -> bool:

@@ -1,1 +1,1 @@
-"""What is asked: case files, the cells that are planned from them, and the inputs that are drawn."""
+"""Case files, the cells that are planned from them, and the inputs that are drawn: all that is asked."""

@@ -1,1 +1,1 @@
-"""Who is at fault, where, and the smallest example of it. Nothing here changes a verdict."""
+"""Find out who is at fault, at which operator, and by which smallest example. No verdict changes here."""

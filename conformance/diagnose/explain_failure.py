@@ -244,8 +244,8 @@ def _ask_what_is_meant(
 
 
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> list[Witness]:
-    """That the exported model, before any conversion, cannot be run on the example either, or gave no answer to that;
-    empty where it can."""
+    """Return a witness that the exported model, before any conversion, cannot be run on the example either, or that
+    nobody knows whether it can; none where it can."""
     runtime = "onnxruntime-unoptimized"
     asked = ask(runtime, stored.file, libraries, example.inputs)
     told = asked.answer in ("stops", "lost")

@@ -1,1 +1,1 @@
-"""What goes beyond a run. Nothing outside this room and ``front`` knows of it."""
+"""Commands that go beyond a run, without their words. Nothing outside this room and ``front`` knows of it."""

@@ -1,1 +1,1 @@
-"""What a user types: commands, the pytest plugin, the Python API."""
+"""The commands, the pytest plugin and the Python API: all that a user types."""

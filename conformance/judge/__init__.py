@@ -1,1 +1,1 @@
-"""Whether an answer is right, wrong or open, or proves nothing."""
+"""Decide whether an answer is right, wrong or open, or proves nothing."""

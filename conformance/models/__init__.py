@@ -1,1 +1,1 @@
-"""What a cell compares: PyTorch, exported and converted models, and what is kept of them."""
+"""PyTorch as reference, exported and converted models, and what is kept of them: all that a cell compares."""

@@ -1,1 +1,1 @@
-"""What is known after a run: records, baselines, reports."""
+"""Records, baselines and reports: all that is known after a run."""

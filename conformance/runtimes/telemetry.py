@@ -1,4 +1,4 @@
-"""What ONNX Runtime tells its makers, switched off; to be imported before ``onnxruntime``.
+"""Switch off what ONNX Runtime tells its makers; to be imported before ``onnxruntime``.
 
 From 1.29 on its packages for Linux and macOS note what is loaded and what fails in a database in the home folder, and
 send it from threads of their own, unless ``ORT_DISABLE_TELEMETRY`` or ``CI`` is set (microsoft/onnxruntime, pull

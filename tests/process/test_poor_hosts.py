@@ -112,7 +112,7 @@ CHECK = ("check", "net.onnx", "--runtime", "onnxruntime", "--precision", "fp32")
 
 
 def run_in(folder: Path, *words: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    """What a command says in a folder with a sound file ``net.onnx``; a variable that is None is taken away."""
+    """Return what a command says in a folder with a sound file ``net.onnx``, without variables that are None."""
     (folder / "work").mkdir()
     model = model_of("g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }")
     onnx.save(model, str(folder / "work" / next((word for word in words if word.endswith(".onnx")), "net.onnx")))

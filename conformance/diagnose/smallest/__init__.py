@@ -1,4 +1,7 @@
-"""The smallest PyTorch function that an exporter gets wrong.
+"""The smallest model that still fails, and the smallest PyTorch function that an exporter gets wrong.
+
+``model_trial`` says whether a model of some nodes fails as the whole did, ``model_search`` chooses nodes, shapes and
+values, and ``model_script`` makes a script and a text of what is left. Functions are found likewise:
 
 ``extracted_function`` makes functions of calls in a captured program, with PyTorch's own values at them;
 ``function_search`` chooses the calls, sizes and values; ``lines`` has a function, its export and its run as lines of

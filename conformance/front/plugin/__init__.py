@@ -1,1 +1,1 @@
-"""What the plugin does in a session of the suite; pytest itself loads ``conformance.plugin``."""
+"""The work of the pytest plugin in a session of the suite; pytest itself loads ``conformance.plugin``."""

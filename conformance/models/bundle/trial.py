@@ -1,4 +1,4 @@
-"""What an engine is tried with, as a bundle keeps it."""
+"""The inputs and limits that an engine is tried with, as a bundle keeps them."""
 
 from __future__ import annotations
 
