@@ -111,10 +111,10 @@ def asked(
 
 def run_planted(progress: Any, cell: Cell, settings: Settings, key: tuple[str, str] | None) -> tuple[Record, bool]:
     """In a worker: the record of a cell with the plant of that table and name, or without any."""
-    from conformance.cells.run_cell import run_cell
+    from conformance.cells.red import explain_cell
 
     with planting(key) as planted:
-        record = run_cell(progress, cell, settings)
+        record = explain_cell(progress, cell, settings)
     return record, planted.times > 0
 
 

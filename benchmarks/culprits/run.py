@@ -188,12 +188,12 @@ def cell_of(plant: Plant, written: Written, folder: Path) -> Cell:
 
 def run_planted(progress: Any, cell: Cell, settings: Settings, key: tuple[str, str] | None) -> tuple[Record, bool]:
     """In a worker: the record of a cell with the plant of that culprit and name, or without any."""
-    from conformance.cells.run_cell import run_cell
+    from conformance.cells.red import explain_cell
 
     if key is None:
-        return run_cell(progress, cell, settings), False
+        return explain_cell(progress, cell, settings), False
     (plant,) = (plant for plant in plants() if (plant.culprit, plant.name) == key)
     planted = Planted()
     with plant.planting(planted):
-        record = run_cell(progress, cell, settings)
+        record = explain_cell(progress, cell, settings)
     return record, planted.times > 0

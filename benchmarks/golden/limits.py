@@ -60,8 +60,8 @@ def _prepare() -> None:
             setattr(module, limit, getattr(module, limit) * TIMES)
     # no function is wrapped that asks: its frame would be looked at where the line of an operator is searched
     aside.Lost = Lost  # type: ignore[assignment, misc]
-    clearest = explain_failure.CaseExplainer.clearest
-    explain_failure.CaseExplainer.clearest = _noting_slow(clearest, explain_failure.SHRINK_SECONDS)  # type: ignore[method-assign]
+    smallest = explain_failure.smallest_example
+    explain_failure.smallest_example = _noting_slow(smallest, explain_failure.SHRINK_SECONDS)
 
 
 class Lost(aside.Lost):

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.location.plants import Plant, plants
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
-from conformance.cells.run_cell import run_cell
+from conformance.cells.red import explain_cell
 from conformance.process.worker.progress_note import Progress
 from conformance.results.records.record import Record
 
@@ -63,7 +63,7 @@ def _outcome(plant: Plant, folder: Path, quick: bool) -> Outcome:
 def record_of(plant: Plant, folder: Path, **settings: Any) -> Record:
     """Run the cell that a plant is about in this process; ``folder`` is made for it, ``settings`` are those of it."""
     (cell,) = (cell for cell in _cells(plant, folder) if cell.check == "accuracy" and cell.runtime == "onnxruntime")
-    return run_cell(Progress(), cell, Settings(store=folder / "store", **settings))
+    return explain_cell(Progress(), cell, Settings(store=folder / "store", **settings))
 
 
 def _cells(plant: Plant, folder: Path) -> Iterator[Cell]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from conformance.case.draw.draw import Draw, about
 from conformance.case.draw.example import Example
@@ -19,32 +18,36 @@ from conformance.case.plan.expected import (
     owed,
     shows,
 )
-from conformance.compare.excuses import own_error
-from conformance.compare.tolerance import Comparison, Worst, failed, subjects
-from conformance.diagnose.explain_failure import CaseExplainer
-from conformance.judge.comparer import WrongAnswer, count, find_vacuous, tried, vacuous_failure, worst_dict
-from conformance.judge.draws import Draws
-from conformance.judge.remedy import Remedies
-from conformance.judge.verify import Verifier, WrongTogether
-from conformance.models.cell_run import CellRun
+from conformance.cells.doubts import check_doubts
+from conformance.compare.tolerance import Comparison, failed, subjects
+from conformance.judge.comparer import (
+    WrongAnswer,
+    count,
+    find_vacuous,
+    note_failing,
+    repeated,
+    vacuous_failure,
+    worst_dict,
+)
+from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.judge.verify import WrongTogether
 from conformance.process.arrays import Array
-from conformance.process.errors import Details, NoVerdict, Stopped
+from conformance.process.errors import NoVerdict, Stopped
 from conformance.results.records.details import left_open
-from conformance.results.records.explanation import Shows, add, blame, note, reconsider, unexplained
-from conformance.results.records.record import FLOAT64, Witness
-from conformance.results.records.record_types import Warned
+from conformance.results.records.explanation import Shows, note
+from conformance.results.records.record_types import Size, Warned
 from conformance.results.records.settle import MARGIN
 
 
 class Examples:
     """Runs all examples of one cell and notes in its record what they showed."""
 
-    def __init__(self, run: CellRun, draws: Draws, verify: Verifier, explainer: CaseExplainer) -> None:
-        cell = self._cell = run.cell
-        self._record, self._draws, self._verify, self._explainer = run.record, draws, verify, explainer
-        self._apart = on_host(apart(cell), run.settings.instructions)
+    def __init__(self, of: CheckedCell) -> None:
+        cell = self._cell = of.run.cell
+        self._of, self._record, self._draws, self._verify = of, of.run.record, of.draws, of.verify
+        self._apart = on_host(apart(cell), of.run.settings.instructions)
         self._specials_shown = False
-        self._first = draws.first()
+        self._first = of.draws.first()
         self._undecided: list[str] = []
         """Why nobody can say what is right, of each example of which that is so."""
         self._outputs: list[Array] = []
@@ -54,39 +57,54 @@ class Examples:
         declared_values = (entry.values is not None for entry in says.inputs.values() if entry.type.is_float)
         self._conditioned = not cell.converted and not says.is_drafted and all(declared_values)
 
-    def run(self) -> None:
-        """Raise Stopped for the first example that fails without being declared to, and where the examples
-        together prove nothing."""
+    def run(self) -> RedCell | None:
+        """Return the first example that fails without being declared to, or that the examples together prove nothing;
+        None where all is well. Raises Stopped for a failure about which nobody has to be asked."""
         self._outputs = self._verify.first(self._first)
-        weak: tuple[Example, Comparison] | None = None
-        sizes = _BySize()
         try:
-            # a wrong answer that is declared is to be found before a later example ends the process
-            outcomes = self._verify.each(self._undeclared(), one_by_one=bool(expectations(self._cell)))
-            for example, comparison in tried(self._record, outcomes, self._explain):
-                sizes.see(example.draw, comparison)
-                if comparison.verdict == "nothing" and comparison.text is not None:
-                    self._undecided.append(comparison.text)
-                plain = example.draw.regime == "plain"
-                self._specials_shown |= comparison.verdict == "verified" and example.draw.regime != "signed zero"
-                if _is_weak(comparison) and plain and self._conditioned and weak is None:
-                    weak = example, comparison
+            red = self._all()
         except Stopped as stop:
-            if self._verify.expects(stop):  # then every run fails so, and none has to ask PyTorch all of it again
-                with contextlib.suppress(Stopped):
-                    self._check_repeats()
-                    self._verify.kept.write(self._outputs)
+            self._keep_declared(stop)
             raise
-        if weak is not None:  # after all others, of which one may be wrong beyond that
-            raise self._ill_conditioned(*weak, sizes)
+        if red is not None:
+            self._keep_declared(red.stop)
+            return red
         self._check_repeats()
-        self._judge()
+        red = self._judge()
+        if red is not None:
+            return red
         self._verify.kept.write(self._outputs)
         # Last, since some of these may end the process, which then has proved all the rest.
-        scoped = [entry for entry in self._apart if entry in declared(self._cell)]
-        for entry in scoped:
-            if owed(entry, self._cell):
-                self._confirm(entry)
+        scoped = [entry for entry in self._apart if entry in declared(self._cell) and owed(entry, self._cell)]
+        return next((red for entry in scoped if (red := self._confirm(entry)) is not None), None)
+
+    def _all(self) -> RedCell | None:
+        """Run all examples but those that are declared to fail."""
+        weak: tuple[Example, Comparison] | None = None
+        sizes = _BySize()
+        # a wrong answer that is declared is to be found before a later example ends the process
+        outcomes = self._verify.each(self._undeclared(), one_by_one=bool(expectations(self._cell)))
+        for example, comparison in outcomes:
+            if isinstance(comparison, Stopped):
+                return self._failing(example, comparison)
+            count(self._record, example.draw, comparison)
+            sizes.see(example.draw, comparison)
+            if comparison.verdict == "nothing" and comparison.text is not None:
+                self._undecided.append(comparison.text)
+            plain = example.draw.regime == "plain"
+            self._specials_shown |= comparison.verdict == "verified" and example.draw.regime != "signed zero"
+            if _is_weak(comparison) and plain and self._conditioned and weak is None:
+                weak = example, comparison
+        # after all others, of which one may be wrong beyond that
+        return None if weak is None else self._ill_conditioned(*weak, sizes)
+
+    def _keep_declared(self, stop: Stopped) -> None:
+        """Keep what PyTorch gave where the cell fails as declared: then every run fails so, and none has to ask
+        PyTorch all of it again."""
+        if self._verify.expects(stop):
+            with contextlib.suppress(Stopped):
+                self._check_repeats()
+                self._verify.kept.write(self._outputs)
 
     def _check_repeats(self, *, suspected: bool = False) -> None:
         """Stopped where PyTorch, if it was asked anything, does not give its outputs for the first draw again."""
@@ -100,14 +118,13 @@ class Examples:
             if not any(about(entry.when, draw) for entry in self._apart):
                 yield self._verify.example(draw)
 
-    def _explain(self, example: Example, stop: Stopped) -> Stopped:
-        self._explainer.check_counts(stop, example)
-        try:
-            self._check_repeats(suspected=True)
-        except Stopped as random:  # then there is no right answer, and no runtime to blame
-            return random
+    def _failing(self, example: Example, stop: Stopped) -> RedCell:
+        """Return a failing example, which fails again. Raises NoVerdict where it accuses nobody, and Stopped where
+        there is no right answer, and no runtime to blame."""
+        check_doubts(RedCell(self._of, stop, example))
+        self._check_repeats(suspected=True)
         self._draws.keep(example.draw)
-        return self._explainer(*self._clearest(example, stop))
+        return fails_again(self._of, *self._clearest(example, stop))
 
     def _clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         """The example to explain, with its failure.
@@ -115,13 +132,13 @@ class Examples:
         Where a declared failure is off by less than ``MARGIN``, that is the first example that is off by more, or the
         one that is off most; an example met on the way that fails in an undeclared way goes before both.
         """
-        if not self._explainer.is_declared(stop) or _ratio(stop) >= MARGIN:
+        if not self._of.is_declared(stop) or _ratio(stop) >= MARGIN:
             return example, stop
         for candidate in self._undeclared():
             try:
                 self._verify(candidate)
             except Stopped as failure:
-                if not self._explainer.is_declared(failure):
+                if not self._of.is_declared(failure):
                     return candidate, failure
                 if _ratio(failure) > _ratio(stop):
                     example, stop = candidate, failure
@@ -129,13 +146,9 @@ class Examples:
                     break
         return example, stop
 
-    def _ill_conditioned(self, example: Example, comparison: Comparison, sizes: _BySize) -> Stopped:
+    def _ill_conditioned(self, example: Example, comparison: Comparison, sizes: _BySize) -> RedCell:
         """The failure of an ill-conditioned draw of values that the case declares; where the suite chose the values,
-        an ill-conditioned draw is only counted.
-
-        Where another runtime agrees with PyTorch by the ordinary tolerance, it is open whether this one is wrong:
-        float64 says no more than that rounding could explain it.
-        """
+        an ill-conditioned draw is only counted."""
         worst, draw = comparison.excuse or comparison.worst, example.draw
         self._record.worst = None if worst is None else worst_dict(worst, draw)
         self._record.draw = draw.as_dict()
@@ -148,25 +161,12 @@ class Examples:
                 f"from float64 that nothing can be said of a runtime"
             )
         stop = WrongAnswer(failed("IllConditioned", text, worst))
-        if self._explainer.is_put_off(stop):
-            return unexplained(stop)
-        found = reconsider(self._explainer.witnessed(stop, example), Shows("ill-conditioned"))
-        if worst is not None and isinstance(worst.wanted, int):
-            found = reconsider(found, Shows("ties"))
-        if worst is None:
-            return blame(stop, found, {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]})
-        slack = worst.error / worst.ratio if 0 < worst.ratio < math.inf else 0.0
-        remedy = None
-        with contextlib.suppress(Stopped):  # advice is no further failure
-            remedy = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)
-        conditioning = {**_in_float64(example, worst), "sizes": sizes.told()}
-        hints = [] if remedy else ["conditioning"]
-        return blame(stop, found, {"conditioning": conditioning, "remedy": remedy, "hints": hints})
+        return RedCell(self._of, stop, example, sizes=sizes.told())
 
     # ---- draws that are declared to fail -----------------------------------------------------------------
 
-    def _confirm(self, entry: Fails) -> None:
-        """Stopped unless some of the draws that the entry is about fail as declared, and none in another way."""
+    def _confirm(self, entry: Fails) -> RedCell | None:
+        """Return a draw that the entry is about and that fails in another way. Raises Stopped where none fails."""
         line = self._cell.case.line_of(entry)
         where = f"line {line}"
         condition = _text(entry.when)
@@ -183,7 +183,7 @@ class Examples:
                     self._record.declared.append(
                         {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
                     )
-                    raise self._explainer(example, stop) from stop
+                    return fails_again(self._of, example, stop)
                 hits += 1
         if not hits:
             text = f"it works at {condition}, where {where} declares that it fails; take the entry out"
@@ -196,11 +196,12 @@ class Examples:
         record.status, record.stage, record.reason = "xfailed", entry.stage, entry.because
         note(record, Shows("draws", entry.fault))
         record.declared_for = entry.when.host
+        return None
 
     # ---- what all examples together mean -----------------------------------------------------------------
 
-    def _judge(self) -> None:
-        """Stopped where the examples prove nothing: none verified anything, or wrong outputs would pass all."""
+    def _judge(self) -> RedCell | None:
+        """Return that the examples prove nothing: none verified anything, or wrong outputs would pass all."""
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
         if not self._specials_shown and has_specials_by_default(self._cell):
@@ -210,38 +211,34 @@ class Examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             if says.is_drafted:
                 raise NoVerdict(f"no example that was drawn shows whether the runtime is right: {weak}")
-            stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
-            if self._explainer.is_put_off(stop):
-                raise unexplained(stop, known="case")
-            remedy = None
-            with contextlib.suppress(Stopped):  # advice is no further failure
-                remedy = Remedies(self._verify, list(self._draws)).of_nothing()
-            raise add(stop, self._why_nothing(), {"remedy": remedy})
+            text = f"no example verified anything: {weak}"
+            return RedCell(self._of, Stopped("compare", "NothingVerified", text, "case"))
         try:
             self._verify.conclude()
         except WrongTogether as stop:
-            self._explainer.check_counts(stop, self._verify.example(stop.draw))
-            raise self._explainer.blamed(self._verify.example(stop.draw), stop) from stop
+            red = RedCell(self._of, stop, self._verify.example(stop.draw))
+            check_doubts(red)
+            return red
         assert self._verify.vacuity is not None
         excused = {index for index, output in enumerate(self._verify.outputs()) if output.shows_nothing}
         excused |= {*self._verify.reference.value_free()}  # all that there is to compare is right
         output = find_vacuous(self._verify.vacuity, excused) if says.vacuous is None else None
         if output is not None:
+            vacuous = self._verify.vacuity.findings().keys() - excused
             if says.is_drafted:
-                self._note_vacuous(output, self._verify.vacuity.findings().keys() - excused)
+                self._note_vacuous(output, vacuous)
                 record.draw = draw
-                return
+                return None
             if self._mostly_nothing() and has_specials_by_default(self._cell):
-                draws = record.nothing + record.examples
+                count = record.nothing + record.examples
                 raise NoVerdict(
-                    f"{self._verify.reference.who}'s own outputs are mostly NaN in {record.nothing} of {draws} "
+                    f"{self._verify.reference.who}'s own outputs are mostly NaN in {record.nothing} of {count} "
                     "draws, and the others would not show a wrong runtime. specials: true would insist"
                 )
-            vacuous = vacuous_failure(record, self._verify.vacuity, output, {"hints": ["vacuous"]})
-            if self._explainer.is_put_off(vacuous):
-                raise unexplained(vacuous, known="case")
-            raise add(vacuous, self._advice(vacuous, output, self._verify.vacuity.findings().keys() - excused))
+            nothing = vacuous_failure(record, self._verify.vacuity, output, {"hints": ["vacuous"]})
+            return RedCell(self._of, nothing, vacuous=vacuous)
         record.draw = draw
+        return None
 
     def _note_undecided(self) -> None:
         """Note how many examples nobody can judge; NoVerdict where these are all that have no verdict."""
@@ -276,24 +273,15 @@ class Examples:
         record = self._record
         return self._cell.check == "specials" and record.nothing + record.ill_conditioned > record.examples
 
-    def _advice(self, stop: Stopped, output: int, vacuous: Collection[int]) -> Details:
-        """Return what a vacuous output is like, and what to try first."""
-        told: Details = {}
-        with contextlib.suppress(Stopped):  # advice is no further failure
-            remedies = Remedies(self._verify, list(self._draws))
-            told = {"vacuous": {**stop.details["vacuous"], "fact": remedies.fact(output)}}
-            told |= {"remedy": remedies.of_vacuous(output, vacuous), "hints": []}
-        return told
 
-    def _why_nothing(self) -> Details:
-        """The fields that say why no example verified anything."""
-        first = self._verify.inputs(self._first)
-        missing = None if self._verify.reference.oracle(first) else self._verify.reference.oracle_missing
-        if self._cell.check == "specials":
-            return {"hints": ["specials"]}
-        if missing:
-            return {"witnesses": [Witness(FLOAT64, "abstains", reason=missing).as_dict()]}
-        return {"hints": ["rounding"]}
+def fails_again(of: CheckedCell, example: Example, stop: Stopped) -> RedCell:
+    """Return a failing example that is run again, and note it in the record. Raises Stopped where it does not fail
+    again, or where its inputs cannot be made or PyTorch itself stops."""
+    example, stop = repeated(of.verify, example, stop)
+    note_failing(of.run.record, example, stop)
+    if stop.stage == "declare":
+        raise stop
+    return RedCell(of, stop, example)
 
 
 def _is_weak(comparison: Comparison) -> bool:
@@ -310,7 +298,7 @@ class _BySize:
     """The results of the examples by size."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
+        self._told: dict[tuple[tuple[str, int], ...], Size] = {}
 
     def see(self, draw: Draw, comparison: Comparison) -> None:
         sizes = tuple(draw.dims.items())
@@ -321,9 +309,9 @@ class _BySize:
             told["ill_conditioned"] += 1
         elif comparison.verdict == "verified":
             told["verified"] += 1
-            told["worst"] = max(told["worst"], comparison.worst.ratio if comparison.worst else 0.0)
+            told["worst"] = max(told["worst"] or 0.0, comparison.worst.ratio if comparison.worst else 0.0)
 
-    def told(self) -> list[dict[str, Any]]:
+    def told(self) -> list[Size]:
         """By size: how many examples agree without an excuse and how many do not, and the largest error of those that
         do, over what is allowed."""
         return list(self._told.values())[:SIZES]
@@ -331,17 +319,6 @@ class _BySize:
 
 SIZES = 16
 """Of how many sizes it is told how their examples came out."""
-
-
-def _in_float64(example: Example, worst: Worst) -> dict[str, Any]:
-    """Return what float64 gives for the element, and how far PyTorch's float32 is off in its output at most."""
-    if example.exact is None or worst.output >= len(example.exact):
-        return {}
-    wanted, exact = example.wanted[worst.output], example.exact[worst.output]
-    if wanted.shape != exact.shape:
-        return {}
-    own = own_error(wanted, exact) if wanted.dtype.kind == "f" else None
-    return {"float64": exact[worst.index].item(), "own": own}
 
 
 def _ratio(stop: Stopped) -> float:

@@ -23,8 +23,7 @@ from conformance.case.plan.settings import Settings
 from conformance.diagnose.operators.captured_program import Operator, Unable
 from conformance.diagnose.operators.first_operator import of_operator
 from conformance.diagnose.operators.refused_operator import stopped_export
-from conformance.diagnose.refused import SECONDS, explain_exporter, explain_refused_model, placed
-from conformance.diagnose.smallest.smallest_function import smallest_of_failed_export
+from conformance.diagnose.refused import SECONDS, placed
 from conformance.judge.verify import Verifier
 from conformance.models.cell_run import CellRun
 from conformance.models.exporters import graph
@@ -33,7 +32,6 @@ from conformance.models.kept.model_store import Stored
 from conformance.process.arrays import Array, same
 from conformance.process.errors import Details, Stopped, or_else
 from conformance.process.worker import aside
-from conformance.results.records.explanation import add
 from conformance.results.records.words import REGIMES
 from conformance.runtimes import opener, registry
 
@@ -46,8 +44,7 @@ SECOND_TRACE_SECONDS = 2.0
 def check_export(run: CellRun) -> None:
     """The graph is what the case says, and does not depend on the shape it was traced at."""
     _check_unused(run)
-    with _with_smallest(run):
-        stored = run.model()
+    stored = run.model()
     case, cell = run.cell.case, run.cell
     sizes = run.prepared.trace()
     with run.stages("check", "exporter"):
@@ -70,22 +67,10 @@ def check_export(run: CellRun) -> None:
         if abstains is not None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
             run.record.warnings = [*run.record.warnings, {"name": "reference", "error": "Abstains", "text": text}]
-        with _with_smallest(run):
-            check_doubted(run, stored)
+        check_doubted(run, stored)
         run.note_changes()
         _check_second_trace(run, stored)
     run.record.examples = 1
-
-
-@contextlib.contextmanager
-def _with_smallest(run: CellRun) -> Iterator[None]:
-    """Add the smallest function that cannot be exported either to the failure that ends the block."""
-    try:
-        yield
-    except Stopped as failure:
-        explain_exporter(run, failure)
-        add(failure, smallest_of_failed_export(run, failure))
-        raise
 
 
 def _check_unused(run: CellRun) -> None:
@@ -162,7 +147,7 @@ def check_doubted(run: CellRun, stored: Stored) -> None:
         ran = {name for name, told in answers.items() if told is not None}
         if declared or wrong or not ran:
             why = declared or "; ".join(wrong) or f"neither {' nor '.join(ASKED)} can run it"
-            raise explain_refused_model(run, graph.invalid_model(error, f"{text} ({why})"))
+            raise run.of_exporter(graph.invalid_model(error, f"{text} ({why})"))
         agree &= ran
     run.record.warnings = [
         {**warning, "agree": sorted(agree)} if warning["name"] == "shape inference" else warning

@@ -17,8 +17,8 @@ from conformance.case.plan.expected import apart, expectations
 from conformance.case.plan.settings import Settings
 from conformance.cells.engine import trial_of
 from conformance.compare.tolerance import subjects
-from conformance.diagnose.refused import explain_exporter
 from conformance.judge.draws import Draws
+from conformance.judge.red_cell import CheckedCell
 from conformance.judge.verify import Verifier
 from conformance.judge.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.models.bundle.bundle_files import CELLS
@@ -40,7 +40,7 @@ def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, 
     record = cell.record()
     with (
         contextlib.suppress(Stopped, Unavailable),
-        CellRun.opened(cell, settings, record, progress, explain_exporter) as run,
+        CellRun.opened(cell, settings, record, progress) as run,
     ):
         return _pack(run, folder, most)
     return record
@@ -49,32 +49,31 @@ def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, 
 def _pack(run: CellRun, folder: Path, most: int) -> Entry:
     stored = run.model()
     converted = converted_model(run, stored) if run.cell.converted else None
-    with contextlib.ExitStack() as stack:
-        verify = _verifier(run, stored, converted, stack)
-        draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
-        verify.check_repeats(draws.first(), verify.first(draws.first()))
-        chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
-        examples = (_seen(verify, verify.example(draw)) for draw in chosen)
-        entry = write_entry(run, verify, converted or stored, draws, folder, examples)
-        if _builds(run.cell):
-            with run.stages("declare", "case"):
-                told = write_trial(folder / entry.name, trial_of(run, verify, draws), entry.inputs)
-            entry = dataclasses.replace(entry, trial=told)
-        assert verify.vacuity is not None
-        vacuous = verify.vacuity.findings().keys() - {*entry.excused}
-        if vacuous:
-            shutil.rmtree(folder / entry.name, ignore_errors=True)
-            output = subjects(len(verify.vacuity), tuple(run.record.outputs))[min(vacuous)]
-            text = f"{output}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
-            raise Stopped("compare", "Vacuous", text, "case")
-        return entry
+    verify = _verifier(run, stored, converted)
+    draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
+    verify.check_repeats(draws.first(), verify.first(draws.first()))
+    chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
+    examples = (_seen(verify, verify.example(draw)) for draw in chosen)
+    entry = write_entry(CheckedCell(run, verify, draws, stored, converted), folder, examples)
+    if _builds(run.cell):
+        with run.stages("declare", "case"):
+            told = write_trial(folder / entry.name, trial_of(run, verify, draws), entry.inputs)
+        entry = dataclasses.replace(entry, trial=told)
+    assert verify.vacuity is not None
+    vacuous = verify.vacuity.findings().keys() - {*entry.excused}
+    if vacuous:
+        shutil.rmtree(folder / entry.name, ignore_errors=True)
+        output = subjects(len(verify.vacuity), tuple(run.record.outputs))[min(vacuous)]
+        text = f"{output}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
+        raise Stopped("compare", "Vacuous", text, "case")
+    return entry
 
 
-def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: contextlib.ExitStack) -> Verifier:
+def _verifier(run: CellRun, stored: Stored, converted: Stored | None) -> Verifier:
     of = run.of_cell(stored)
     if converted is None:
         return Verifier(of)
-    meaning, otherwise = opening_literal(run, converted, stack), rounding_otherwise(run, converted, stack)
+    meaning, otherwise = opening_literal(run, converted), rounding_otherwise(run, converted)
     meaning()  # what cannot be loaded stops the packing before anything is drawn
     return RuntimeVerifier(of, meaning=meaning, otherwise=otherwise)
 
@@ -101,10 +100,9 @@ def _seen(verify: Verifier, example: Example) -> Example:
     return example
 
 
-def write_entry(
-    run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[Example]
-) -> Entry:
+def write_entry(of: CheckedCell, folder: Path, examples: Iterable[Example]) -> Entry:
     """Write model, libraries and examples of a cell below ``folder``. Stopped where a bundle may not hold it."""
+    run, verify, model = of.run, of.verify, of.model
     cell, says = run.cell, run.cell.case.says
     for key in says.onnxruntime.config:
         if not may_set(key):
@@ -113,7 +111,7 @@ def write_entry(
     name = f"test_{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
     place = folder / name
     shutil.rmtree(place, ignore_errors=True)
-    build = run.build(model, draws.sizes())
+    build = run.build(model, of.draws.sizes())
     libraries = write_model(place, model.file, run.libraries())
     plugins = write_model(place, model.file, build.options.plugins)
     # in the order of the graph; a model exported without its parameters takes those as inputs too
@@ -145,12 +143,13 @@ def _seen_code(run: CellRun) -> list[str]:
     return [own.text for own in seen if own.name not in run.target.own_code().values()]
 
 
-def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> Path:
+def leave(of: CheckedCell, example: Example) -> Path:
     """Write a bundle of one failing example beside the store; the record says where, and which code it has. The
     bundle's folder."""
+    run = of.run
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))
-    entry = write_entry(run, verify, model, draws, folder / CELLS, [_seen(verify, example)])
+    entry = write_entry(of, folder / CELLS, [_seen(of.verify, example)])
     # The bundle only shows whether the example still fails. One example would be vacuous, which is excused.
     writer.add(dataclasses.replace(entry, excused=list(range(sum(run.reference.layout or [])))))
     run.record.bundle, run.record.bundle_libraries = display_path(folder), entry.code

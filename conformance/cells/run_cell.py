@@ -2,7 +2,8 @@
 
 Each check is a sequence of stages. A stage either gives data to the next or raises ``Stopped``. ``Stages`` turns
 everything that a module, an exporter or a runtime raises into that, and ``CellRun.opened`` writes it into the record,
-so that ``run_cell`` never raises for what a cell did.
+so that ``run_cell`` never raises for what a cell did. Who is at fault is asked afterwards (``cells.red``); of a
+failure that the case declares no more than that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from conformance.cells.export import check_export
 from conformance.cells.fidelity import check_fidelity
 from conformance.cells.latency import check_latency
 from conformance.cells.registration import check_registration
-from conformance.diagnose.refused import explain_exporter
+from conformance.diagnose.explain_failure import blamed
+from conformance.diagnose.refused import describe_export
+from conformance.judge.red_cell import RedCell, RedExport
 from conformance.models.cell_run import CellRun
 from conformance.models.kept.gathering import keep_in, note_named, observe
 from conformance.models.kept.results import depends_of, note_last
@@ -32,10 +35,14 @@ from conformance.process.worker import uses
 from conformance.process.worker.progress_note import Progress
 from conformance.process.worker.state import numeric_settings
 from conformance.process.worker.state.fence import Fence
+from conformance.results.records.explanation import put_off, unexplained
 from conformance.results.records.record import Record
 from conformance.results.records.settle import settle
 
-CHECKS: dict[str, Callable[[CellRun], None]] = {
+Check = Callable[[CellRun], RedCell | None]
+"""Returns a failure that somebody can be asked about, and raises Stopped for one that speaks for itself."""
+
+CHECKS: dict[str, Check] = {
     "export": check_export,
     "registration": check_registration,
     "accuracy": check_accuracy,
@@ -49,8 +56,15 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
 }
 
 
-def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | None = None) -> Record:
-    """Run one cell and say what happened. Raises nothing but KeyboardInterrupt.
+Explain = Callable[[RedCell | RedExport], Stopped]
+"""Finds out all about a failure that is not declared, and returns it."""
+
+
+def run_cell(
+    progress: Progress, cell: Cell, settings: Settings, fence: Fence | None = None, explain: Explain | None = None
+) -> Record:
+    """Run one cell and say what happened: its verdict, and what ``explain`` finds out where it fails undeclared.
+    Raises nothing but KeyboardInterrupt.
 
     ``fence``: that of this process, where only cells run in it; another process is looked at anew for each cell.
     """
@@ -66,10 +80,12 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
             note_named(cell.case)
         with (
             contextlib.suppress(Stopped, Unavailable),
-            CellRun.opened(cell, settings, record, progress, explain_exporter) as run,
+            CellRun.opened(cell, settings, record, progress) as run,
         ):
             numeric_settings.seed(cell.case.says.seed)
-            CHECKS[cell.check](run)
+            red = failure(run, CHECKS[cell.check])
+            if red is not None:
+                raise _with_blame(red, explain)
         record.changed = [change.as_dict() for change in fence.end()]
         if settings.observe:
             known = observe(cell.case, cell.exporter, settings.own_folders())
@@ -81,3 +97,26 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
     settled.add_rest("rest", time.perf_counter() - start)
     settled.seconds = {name: round(seconds, 6) for name, seconds in settled.seconds.items()}
     return settled
+
+
+def failure(run: CellRun, check: Check) -> RedCell | RedExport | None:
+    """Return how a check fails, where somebody can be asked about it. Raises Stopped where nobody can."""
+    try:
+        return check(run)
+    except Stopped as stop:
+        if stop is not run.new_failure:
+            raise
+        red = RedExport(run, stop)
+        describe_export(red)
+        return red
+
+
+def _with_blame(red: RedCell | RedExport, explain: Explain | None) -> Stopped:
+    """Return a failure with who is at fault, or as one about which nobody was asked yet."""
+    run, stop = (red.of.run, red.stop) if isinstance(red, RedCell) else (red.run, red.stop)
+    if run.outcomes.is_declared(stop):
+        return blamed(red).stop if isinstance(red, RedCell) else stop
+    if explain is not None:
+        return explain(red)
+    put_off(run.record)
+    return unexplained(red.stop) if isinstance(red, RedCell) and red.example is not None else stop

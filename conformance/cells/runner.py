@@ -27,7 +27,7 @@ from conformance.cells.alone import Predecessors, believed, fail_replaced
 from conformance.process.disk.stores import UNFINISHED
 from conformance.process.errors import Details, Stopped, UserError, attempt, or_else
 from conformance.process.worker.isolation import Death, OnWait, Worker
-from conformance.process.worker.state.fence import of_process
+from conformance.process.worker.state.fence import Fence, of_process
 from conformance.process.worker.state.setting import StateChange
 from conformance.process.worker.warm import prepare_process
 from conformance.results.records.causes import (
@@ -38,7 +38,7 @@ from conformance.results.records.causes import (
     is_same_error,
 )
 from conformance.results.records.death import crashed, note_death
-from conformance.results.records.explanation import fail, note_details, share
+from conformance.results.records.explanation import fail, note_details, put_off, share
 from conformance.results.records.record import Record
 from conformance.results.records.settle import fail_as_declared, settle
 from conformance.results.records.spent import START
@@ -58,11 +58,13 @@ class Runner:
     """Turns cells into records, in a worker process or (for a debugger) in this one."""
 
     def __init__(
-        self, settings: Settings, timeout: float, worker: Worker | None, shown: dict[str, str] | None = None
-    ) -> None:
+        self, settings: Settings, timeout: float, worker: Worker | None, shown: dict[str, str] | None = None, *,
+        explaining: bool = True,
+    ) -> None:  # fmt: skip
         """``worker`` has been entered; without one, ``timeout`` (seconds a cell) cannot be kept. Several runners may
-        share ``shown``, the causes whose smallest function is known."""
-        self._settings = settings
+        share ``shown``, the causes whose smallest function is known. What fails is explained at once if
+        ``explaining``, and otherwise where ``explain`` is asked to."""
+        self._settings, self._explaining = settings, explaining
         self._timeout = timeout
         self._worker = worker
         self._begun: Cell | None = None
@@ -82,14 +84,15 @@ class Runner:
         after other cells in the same process has to come again in a fresh one.
         """
         if self._worker is None:
-            return self._noted(self._run_with(self._settings_now(), cell, on_wait))
+            return self._noted(self._run_with(self._settings_now(), cell, on_wait, explaining=self._explaining))
         before = self._before.told()
         start = self._start if self._begun is cell else time.perf_counter()
         record, doubtful = self._finish(cell, on_wait)
         if doubtful and self._may_wait(cell, record):
             record.after = before
         elif doubtful:
-            record = believed(record, self._alone(cell, on_wait, self._settings_now()), before)
+            alone = self._alone(cell, on_wait, self._settings_now(), explaining=self._explaining)
+            record = believed(record, alone, before)
         record.seconds[START] = round(self._starting, 6)
         record.add_rest("process", time.perf_counter() - start)
         self._noted(record)
@@ -101,25 +104,24 @@ class Runner:
         """Return the record of a failed cell with its explanation, for which the cell runs again, beginning with the
         example that failed. Where it does not fail alike, or its process dies of being asked, the record stays. One
         that failed after others has to fail alone too, or is found to fail only after them."""
-        settings, before = dataclasses.replace(self._settings_now(), explain="now"), record.after
+        settings, before = self._settings_now(), record.after
         if before is None or self._worker is None:
-            return explained(record, self._noted(self._run_with(settings, cell, on_wait)))
-        again = self._noted(self._alone(cell, on_wait, settings))
+            return explained(record, self._noted(self._run_with(settings, cell, on_wait, explaining=True)))
+        again = self._noted(self._alone(cell, on_wait, settings, explaining=True))
         record.after = None
         return explained(record, again) if fails_alike(record, again) else believed(record, again, before)
 
     def answer(self, cell: Cell, draw: Mapping[str, Any]) -> Record:
         """Return the record of a cell that ran one draw and nothing else. Nothing of it is kept for a later run."""
-        settings = dataclasses.replace(self._settings_now(), explain="later", only=draw, answers=None, failures=None)
-        return self._run_with(settings, cell, None)
+        settings = dataclasses.replace(self._settings_now(), only=draw, answers=None, failures=None)
+        return self._run_with(settings, cell, None, explaining=False)
 
-    def _run_with(self, settings: Settings, cell: Cell, on_wait: OnWait | None) -> Record:
+    def _run_with(self, settings: Settings, cell: Cell, on_wait: OnWait | None, *, explaining: bool) -> Record:
         if self._worker is not None:
-            return self._finish(cell, on_wait, settings)[0]
-        from conformance.cells.run_cell import run_cell
+            return self._finish(cell, on_wait, settings, explaining=explaining)[0]
         from conformance.process.worker.progress_note import Progress
 
-        return run_cell(Progress(), cell, settings)
+        return _run_here(Progress(), cell, settings, explaining)
 
     def each(self, cells: Iterable[Cell]) -> Iterator[Record]:
         """The records of cells, one after another; of those that this host cannot run, why not."""
@@ -149,28 +151,28 @@ class Runner:
             self._shown.setdefault(cause, record.id)
         return record
 
-    def _begin(self, cell: Cell, settings: Settings | None = None) -> None:
+    def _begin(self, cell: Cell, settings: Settings | None = None, *, explaining: bool | None = None) -> None:
         assert self._worker is not None
         self._start = time.perf_counter()
         if not self._before.allow(cell):
             self._replace()
-        self._worker.begin(_run, cell, settings or self._settings_now())
+        explaining = self._explaining if explaining is None else explaining
+        self._worker.begin(_run, cell, settings or self._settings_now(), explaining)
         self._starting = time.perf_counter() - self._start
         self._begun = cell
 
     def _may_wait(self, cell: Cell, record: Record) -> bool:
         """Return whether a cell that failed after others is red in any case, so that it is run alone only when it is
         explained."""
-        later = self._settings.explain == "later" and record.unexplained
-        return later and record.status == "failed" and not expectations(cell)
+        return record.unexplained and record.status == "failed" and not expectations(cell)
 
-    def _alone(self, cell: Cell, on_wait: OnWait | None, settings: Settings) -> Record:
+    def _alone(self, cell: Cell, on_wait: OnWait | None, settings: Settings, *, explaining: bool) -> Record:
         """Return the record of a cell in a fresh process, with nothing that an earlier one kept in the store."""
         assert self._worker is not None
         self._replace()
         with _empty_store(self._settings.store) as store:
             alone = dataclasses.replace(settings, store=Path(store), answers=None, outcomes=None)
-            record = self._finish(cell, on_wait, alone)[0]
+            record = self._finish(cell, on_wait, alone, explaining=explaining)[0]
             self._replace()  # it knows the models of that store, which goes
         return record
 
@@ -179,28 +181,32 @@ class Runner:
         self._worker.replace()
         self._before.clear()
 
-    def _note_place(self, cell: Cell, record: Record, settings: Settings) -> None:
+    def _note_place(self, cell: Cell, record: Record, settings: Settings, *, explaining: bool) -> None:
         """Write the operator at which an export ended its process into the record, if that is not as declared."""
         assert self._worker is not None
         if record.status != "failed" or (record.stage, record.fault) != ("export", "exporter") or not crashed(record):
             return
-        if settings.explain == "later":
-            note_details(record, {"unexplained": True})
+        if not explaining:
+            put_off(record)
             return
         told = or_else(None, partial(self._worker.call, _crashed_export, cell, settings, timeout=self._timeout))
         note_details(record, {"operator": None if isinstance(told, Death) else told})
         self._replace()
 
-    def _finish(self, cell: Cell, on_wait: OnWait | None, settings: Settings | None = None) -> tuple[Record, bool]:
+    def _finish(
+        self, cell: Cell, on_wait: OnWait | None, settings: Settings | None = None, *,
+        explaining: bool | None = None,
+    ) -> tuple[Record, bool]:  # fmt: skip
         """The record of a cell, and whether it is in doubt for the cells before it; ``settings`` of one that was not
         begun."""
         assert self._worker is not None
         begun, self._begun = self._begun, None
+        explaining = self._explaining if explaining is None else explaining
         try:
             if begun is not cell:
                 if begun is not None:
                     self._replace()  # the cell that was begun is not asked for after all
-                self._begin(cell, settings)
+                self._begin(cell, settings, explaining=explaining)
             answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
         except Exception as error:  # such as no process for a worker; the record says so
             self._replace()
@@ -229,7 +235,7 @@ class Runner:
             self._before.note_alone(cell, record)
         if isinstance(answer, Death):
             self._replace()  # where the process goes on, nothing has put back what the cell changed
-            self._note_place(cell, record, settings or self._settings_now())
+            self._note_place(cell, record, settings or self._settings_now(), explaining=explaining)
         elif not self._worker.running:
             self._before.clear()
         else:
@@ -245,12 +251,17 @@ def _empty_store(store: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory()
 
 
-def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
-    # This function runs in the worker: the process of the tests never imports torch.
+def _run(progress: Any, cell: Cell, settings: Settings, explaining: bool) -> Ran:
+    fence = of_process()
+    return Ran(_run_here(progress, cell, settings, explaining, fence), fence.spoilt)
+
+
+def _run_here(progress: Any, cell: Cell, settings: Settings, explaining: bool, fence: Fence | None = None) -> Record:
+    # This runs in the worker: the process of the tests never imports torch.
+    from conformance.cells.red import explain_red
     from conformance.cells.run_cell import run_cell
 
-    fence = of_process()
-    return Ran(run_cell(progress, cell, settings, fence), fence.spoilt)
+    return run_cell(progress, cell, settings, fence, explain_red if explaining else None)
 
 
 def _crashed_export(progress: Any, cell: Cell, settings: Settings) -> Any:

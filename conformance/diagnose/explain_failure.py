@@ -12,21 +12,32 @@ from conformance.case.draw.draw import seed_of
 from conformance.case.draw.example import Example
 from conformance.case.draw.shapes import shrink
 from conformance.case.draw.simplest import simplest
-from conformance.diagnose.nodes import blame, loss, saturation
-from conformance.diagnose.nodes.blame import Inquiry, Suspect
+from conformance.compare.shown import shown
+from conformance.diagnose.beyond import beyond
+from conformance.diagnose.nodes import loss, saturation
+from conformance.diagnose.nodes.blame import Inquiry, Suspect, find, outcome_of
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty, right_without_reuse
 from conformance.diagnose.nodes.other_runtime import ask
 from conformance.diagnose.own_code import own_code
 from conformance.diagnose.remembered import remembering
-from conformance.diagnose.second_voice import SecondVoices
-from conformance.judge.comparer import Ask, Explainer
+from conformance.diagnose.unproven import UNPROVEN, Ask
+from conformance.judge.comparer import note_failing
 from conformance.judge.conditioning import computes
-from conformance.judge.verify import Verifier
+from conformance.judge.finite import FinitenessVerifier
+from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.judge.verify import Verifier, WrongTogether
 from conformance.models.cell_run import CellRun
 from conformance.models.kept.model_store import Stored
 from conformance.process.arrays import Inputs
 from conformance.process.errors import Details, Stopped
-from conformance.results.records.explanation import Explanation, Shows, UnexplainedFailure, greatest
+from conformance.results.records.explanation import (
+    Explanation,
+    Shows,
+    UnexplainedFailure,
+    add,
+    blame,
+    greatest,
+)
 from conformance.results.records.record import Witness
 from conformance.results.records.words import base_of
 from conformance.runtimes import registry
@@ -35,83 +46,78 @@ SHRINK_SECONDS = 20.0
 """How long to look for a smaller example; then the smallest so far is shown, which for a slow model may be large."""
 
 
-class CaseExplainer(Explainer):
-    """Explains failures of a cell whose case is at hand, by the smallest example that shows them."""
+def explained(red: RedCell) -> RedCell:
+    """Return a failure with the smallest example that shows it and who is at fault."""
+    if red.example is None or red.stop.error == "IllConditioned":
+        return blamed(red)
+    red.of.verify.tell(red.stop, red.example)
+    if isinstance(red.stop, WrongTogether) or red.stop.stage == "load":
+        return blamed(red)
+    example, stop = smallest_example(red.of, red.example, red.stop)
+    note_failing(red.of.run.record, example, stop)
+    return blamed(dataclasses.replace(red, example=example, stop=stop))
 
-    def __init__(self, run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> None:
-        """``stored`` is the exported model of the cell, ``converted`` what became of it at another precision."""
-        super().__init__(run.record, verify, whom_to_ask(run, verify, stored, converted))
-        self.voices = SecondVoices(run, verify, stored)
-        self._settings, self._outcomes, self._verify, self._dims = run.settings, run.outcomes, verify, run.dims()
-        verify.expects = self.is_declared
 
-    def is_put_off(self, stop: Stopped) -> bool:
-        return self._settings.explain == "later" and not self.is_declared(stop)
+def blamed(red: RedCell) -> RedCell:
+    """Return a failure with who is at fault for it, by this example."""
+    unproven = UNPROVEN.get(red.stop.error)
+    if unproven is not None:
+        unproven(red, whom_to_ask(red.of))
+        return red
+    of, example, stop = red.of, red.example, red.stop
+    assert example is not None
+    of.verify.tell(stop, example)
+    found = whom_to_ask(of)(stop, example)
+    own: Details = {"own_code": of.run.cell.own_code} if found.fault == "exporter" else {}
+    blame(stop, found, {"inputs": shown(example.inputs)}, own)
+    if isinstance(of.verify, FinitenessVerifier):
+        entries = [*of.run.record.beyond, beyond(of, example, stop)]
+        add(stop, {"beyond": entries, "hints": ["exclude"]})
+    of.verify.tell(stop, example)
+    return red
 
-    def check_counts(self, stop: Stopped, example: Example | None = None) -> None:
-        """Raise Unavailable for a failure with a file that accuses nobody; of a declared one nobody is asked."""
-        if not self.is_declared(stop):
-            self.voices.check_counts(stop, example)
 
-    def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
-        self._verify.tell(stop, example)
-        return (example, stop) if self.is_declared(stop) else self._smallest(example, stop)
+def smallest_example(of: CheckedCell, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+    """Return the example of the smallest shape, by bisection, and then of the simplest values, with the same
+    failure."""
+    verify, deadline = of.verify, time.monotonic() + SHRINK_SECONDS
+    smallest: dict[frozenset[tuple[str, int]], tuple[Example, Stopped]] = {}
+    """By sizes, in whatever order these come: a kept draw has its dims in another one than the case."""
 
-    def blamed(self, example: Example, stop: Stopped) -> Stopped:
-        self._verify.tell(stop, example)
-        super().blamed(example, stop)
-        self._verify.tell(stop, example)
-        return stop
+    def fails_alike(variant: Example) -> Stopped | None:
+        if time.monotonic() > deadline:
+            return None
+        failure = verify.failure(variant)
+        alike = failure is not None and (failure.stage, failure.error) == (stop.stage, stop.error)
+        return failure if alike else None
 
-    def known_of(self, found: Explanation) -> Details:
-        return {"own_code": self._verify.cell.own_code} if found.fault == "exporter" else {}
+    def fails(sizes: dict[str, int]) -> bool:
+        # Other sizes have other values, so a failure of few values may need more than one try.
+        for seed in (example.draw.seed, seed_of("smaller", 1), seed_of("smaller", 2)):
+            smaller = verify.example(dataclasses.replace(example.draw, dims=sizes, seed=seed))
+            failure = fails_alike(smaller)
+            if failure is not None:
+                smallest[frozenset(sizes.items())] = (smaller, failure)
+                return True
+        return False
 
-    def is_declared(self, stop: Stopped) -> bool:
-        """Return whether the case says that the whole cell fails like this."""
-        return self._outcomes.is_declared(stop)
+    sizes = shrink(of.run.dims(), example.draw.dims, fails)
+    clearest = smallest.get(frozenset(sizes.items()), (example, stop))
+    draw = clearest[0].draw
 
-    def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
-        """The smallest shape, by bisection, and then the simplest values with the same failure."""
-        deadline = time.monotonic() + SHRINK_SECONDS
-        smallest: dict[frozenset[tuple[str, int]], tuple[Example, Stopped]] = {}
-        """By sizes, in whatever order these come: a kept draw has its dims in another one than the case."""
-
-        def fails_alike(variant: Example) -> Stopped | None:
-            if time.monotonic() > deadline:
-                return None
-            failure = self.failure(variant)
-            alike = failure is not None and (failure.stage, failure.error) == (stop.stage, stop.error)
-            return failure if alike else None
-
-        def fails(sizes: dict[str, int]) -> bool:
-            # Other sizes have other values, so a failure of few values may need more than one try.
-            for seed in (example.draw.seed, seed_of("smaller", 1), seed_of("smaller", 2)):
-                smaller = self._verify.example(dataclasses.replace(example.draw, dims=sizes, seed=seed))
-                failure = fails_alike(smaller)
-                if failure is not None:
-                    smallest[frozenset(sizes.items())] = (smaller, failure)
-                    return True
+    def still(inputs: Inputs) -> bool:
+        nonlocal clearest
+        simpler = verify.example(draw, inputs)
+        failure = fails_alike(simpler)
+        if failure is None:
             return False
+        clearest = (simpler, failure)
+        return True
 
-        sizes = shrink(self._dims, example.draw.dims, fails)
-        clearest = smallest.get(frozenset(sizes.items()), (example, stop))
-        draw = clearest[0].draw
-        if stop.stage == "declare":
-            return clearest
-
-        def still(inputs: Inputs) -> bool:
-            nonlocal clearest
-            simpler = self._verify.example(draw, inputs)
-            failure = fails_alike(simpler)
-            if failure is None:
-                return False
-            clearest = (simpler, failure)
-            return True
-
-        case, maker = self._verify.cell.case, self._verify.maker
-        kept = {name for name in case.says.inputs if maker.has_rules(name)}
-        simplest(case, draw.dims, clearest[0].inputs, still, kept)
-        return clearest
+    case, maker = verify.cell.case, verify.maker
+    kept = {name for name in case.says.inputs if maker.has_rules(name)}
+    simplest(case, draw.dims, clearest[0].inputs, still, kept)
+    return clearest
 
 
 def may_saturate(run: CellRun) -> bool:
@@ -120,11 +126,12 @@ def may_saturate(run: CellRun) -> bool:
     return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, run.settings.instructions)
 
 
-def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
+def whom_to_ask(of: CheckedCell) -> Ask:
     """Return what finds out who is at fault: other runtimes, or for a converted model the stage that its loss comes
     from."""
+    run, verify, stored, converted = of.run, of.verify, of.exported, of.converted
 
-    def find(stop: Stopped, example: Example) -> Explanation:
+    def asked(stop: Stopped, example: Example) -> Explanation:
         libraries = run.libraries()
         if converted is None:
             inquiry = _ask_others(run, verify, stop, stored, example)
@@ -160,16 +167,16 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
         return inquiry.explained()
 
     models = [model.facts.sha for model in (stored, converted) if model is not None]
-    return remembering(run, find, verify, models)
+    return remembering(run, asked, verify, models)
 
 
-def fault_by_others(
-    run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None, stop: Stopped, example: Example
-) -> str | None:
+def fault_by_others(red: RedCell) -> str | None:
     """Return who is at fault by what other runtimes make of the model, and ask nothing else."""
-    if converted is not None:
-        return whom_to_ask(run, verify, stored, converted)(stop, example).fault
-    return _ask_others(run, verify, stop, stored, example).explained().fault
+    of, example = red.of, red.example
+    assert example is not None
+    if of.converted is not None:
+        return whom_to_ask(of)(red.stop, example).fault
+    return _ask_others(of.run, of.verify, red.stop, of.exported, example).explained().fault
 
 
 def _who_computes(found: Explanation) -> str | None:
@@ -207,7 +214,7 @@ def _ask_without_optimizer(
         return inquiry
     agrees = verify.judged(example, asked.outputs).verdict != "failed"
     inquiry = inquiry.plus(Witness(runtime, "agrees" if agrees else "wrong"))
-    broken = Broken(model, libraries, example.inputs, config, blame.outcome_of(stop, example, verify.judged))
+    broken = Broken(model, libraries, example.inputs, config, outcome_of(stop, example, verify.judged))
     if right_without_reuse(broken):
         return inquiry.plus(Shows("memory"))
     return inquiry.plus(details={"optimizer": guilty(broken)}) if agrees else inquiry
@@ -263,4 +270,4 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, e
         lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,
         lambda example, values: computes(run.reference, example.inputs, values),
     )  # fmt: skip
-    return blame.find(suspect, example, stop)
+    return find(suspect, example, stop)

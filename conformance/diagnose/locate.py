@@ -21,6 +21,7 @@ from conformance.diagnose.own_code import Own, accused, own_code, told_of, turn
 from conformance.diagnose.refused import in_the_case_file, placed
 from conformance.diagnose.smallest.smallest_function import Reduced, longest, reduced
 from conformance.judge.draws import draws
+from conformance.judge.red_cell import RedCell
 from conformance.judge.verify import Verifier
 from conformance.judge.wrong_reference import WRONG
 from conformance.models.cell_run import CellRun
@@ -39,13 +40,12 @@ SECONDS = 120.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
 
 
-def find_operator(
-    run: CellRun, verify: Verifier, stored: Stored, example: Example | None, stop: Stopped
-) -> tuple[Details, Reduced | None]:
+def find_operator(red: RedCell) -> tuple[Details, Reduced | None]:
     """Find the first operator that parts for a failure that is the exporter's, or may be, or the operator of PyTorch
     that is wrong where PyTorch itself is; or why none can be named. Beside it stands which code of the case's own may
     be behind it. With it comes the smallest function that fails there, where it is the exporter's fault and no other
     cell of the case has shown it."""
+    run, verify, stored, example, stop = red.of.run, red.of.verify, red.of.exported, red.example, red.stop
     if run.cell.exporter == "onnx":  # which nobody exports
         return {}, None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":

@@ -18,66 +18,63 @@ from conformance.diagnose.operators.refused_operator import Refused, next_stop, 
 from conformance.diagnose.own_code import accused, declared_own, own_code, raising, told_of
 from conformance.judge.case_edits import flow, plain
 from conformance.judge.conditioning import left_open
+from conformance.judge.red_cell import RedExport
 from conformance.models.cell_run import CellRun
 from conformance.models.reference.expression import EXPRESSION
 from conformance.process.arrays import Array, Inputs
-from conformance.process.errors import Details, Stopped, attempt, display_path, or_else, summarize, works
+from conformance.process.errors import Stopped, attempt, display_path, or_else, summarize, works
 from conformance.process.worker import aside
-from conformance.results.records.explanation import add, ask_for_nodes, unexplained
+from conformance.results.records.explanation import add, ask_for_nodes
 from conformance.results.records.findings import ON_DATA
 
 SECONDS = 60.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
 
 
-def explain_stopped_export(run: CellRun, stop: Stopped) -> Details:
-    """Find the operator at which an export stops, or the pass, or at least the line where no frame of the failure has
-    it; what may be behind it; and what to do. Code of the case's own for other operators is then not at fault."""
-    declared = run.outcomes.is_declared(stop)
-    later = run.settings.explain == "later"
-    own = [*run.cell.own_code, *([] if later or declared else raising(run, stop))]
-    place = raised_at(stop, run.cell.case.folder)
-    told: Details = {"own_code": own, "hints": advice(stop), "place": place}
-    if declared:
-        return told
-    if later:
-        return {**told, "unexplained": True}
-    found = _asked(run, lambda: _of_export(run))
-    known_by_frame = (place or {}).get("own") and not found.get("operator")
-    if found.get("unable") or (known_by_frame and not found.get("passes")):
-        return told
-    others = {one.text for one in declared_own(run)} - {one.text for one in accused(declared_own(run), found)}
-    return {**told, "operator": found, "own_code": [name for name in own if name not in others]}
-
-
-def explain_exporter(run: CellRun, stop: Stopped) -> None:
-    """Add what is found about a failure of the exporter to it, once; nothing to any other failure."""
-    if stop is not run.new_failure:
-        return
-    run.new_failure = None
-    if stop.stage == "check":
-        explain_refused_model(run, stop)
+def describe_export(red: RedExport) -> None:
+    """Add what the failure of an export says by itself, to be read in the verdict: code of the case's own that may be
+    behind it, the line, and what to do."""
+    run, stop = red.run, red.stop
+    if stop.stage != "export":
         return
     if stop.fault == "exporter":
-        add(stop, {"warnings": run.warnings()}, explain_stopped_export(run, stop))
+        place = raised_at(stop, run.cell.case.folder)
+        own = [*run.cell.own_code]
+        add(stop, {"warnings": run.warnings(), "own_code": own, "hints": advice(stop), "place": place})
         remedy = nodes_to_add(run, stop)
         if remedy is not None:
             ask_for_nodes(stop, remedy)
     run.outcomes.note_failed_export(run.key, stop)
 
 
-def explain_refused_model(run: CellRun, stop: Stopped) -> Stopped:
-    """Return the failure of a model that the checker refuses, with the operator whose node it is about, and the code
-    of the case's own that may be behind it."""
-    if run.cell.exporter == "onnx" or run.outcomes.is_declared(stop):
-        return stop
-    if run.settings.explain == "later":
-        return unexplained(stop, known=stop.fault)
+def explain_export(red: RedExport) -> None:
+    """Find the operator at which an export stops, or the pass, or at least the line where no frame of the failure has
+    it, or whose node the checker refuses. Code of the case's own for other operators is then not at fault."""
+    run, stop = red.run, red.stop
+    run.prepared.explained.add(run.key)
+    if stop.stage == "check":
+        _explain_refused_model(run, stop)
+    if stop.stage != "export" or "place" not in stop.details:  # it is not the exporter that failed
+        return
+    own, place = [*run.cell.own_code, *raising(run, stop)], stop.details["place"]
+    add(stop, {"own_code": own})
+    found = _asked(run, lambda: _of_export(run))
+    known_by_frame = (place or {}).get("own") and not found.get("operator")
+    if found.get("unable") or (known_by_frame and not found.get("passes")):
+        return
+    others = {one.text for one in declared_own(run)} - {one.text for one in accused(declared_own(run), found)}
+    add(stop, {"operator": found, "own_code": [name for name in own if name not in others]})
+
+
+def _explain_refused_model(run: CellRun, stop: Stopped) -> None:
+    """Add the operator whose node the checker refuses, and the code of the case's own that may be behind it."""
+    if run.cell.exporter == "onnx":
+        return
     known, name = run.prepared.refused, (run.cell.exporter, run.cell.opset)
     if name not in known:
         operator = _asked(run, lambda: refused_by_checker(run).told)
         known[name] = {"operator": operator, **told_of(accused(own_code(run), operator))}
-    return add(stop, known[name])
+    add(stop, known[name])
 
 
 def refused_by_checker(run: CellRun) -> Refused:

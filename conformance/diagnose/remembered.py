@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from conformance.case.draw.example import Example
-from conformance.judge.comparer import Ask
+from conformance.diagnose.unproven import Ask
 from conformance.judge.verify import Verifier
 from conformance.models.cell_run import CellRun
 from conformance.models.kept.fingerprint import Fingerprints

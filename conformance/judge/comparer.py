@@ -1,5 +1,5 @@
-"""Running examples in a runtime that has loaded the model, one after another, comparing and counting them, and
-explaining the first that fails; in the suite and in a replay alike."""
+"""Running examples in a runtime that has loaded the model, one after another, comparing and counting them, up to the
+first that fails; in the suite and in a replay alike."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from conformance.case.draw.example import Draw, Effort, Example, given
+from conformance.case.draw.example import Draw, Effort, Example
 from conformance.compare.judges import Right
-from conformance.compare.shown import shown
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.process.arrays import Array, same
 from conformance.process.errors import Details, Stopped, Undecided, attempt
-from conformance.results.records.explanation import Explanation, blame, unexplained
-from conformance.results.records.record import FLOAT64, Record
+from conformance.results.records.record import Record
 from conformance.results.records.spent import Spending
 from conformance.runtimes import Session
 
@@ -233,87 +231,37 @@ class Comparer(ABC):
     def again(self, example: Example) -> Example:
         """The same example, with inputs and answers made anew where they can be."""
 
-    def add_seconds(self, what: str, seconds: float) -> None:
-        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
-
-
-Ask = Callable[[Stopped, Example], Explanation]
-"""Finds out who is at fault for a failing example."""
-
-
-def tried(
-    record: Record,
-    outcomes: Iterable[tuple[Example, Outcome]],
-    explain: Callable[[Example, Stopped], Stopped],
-) -> Iterator[tuple[Example, Comparison]]:
-    """Count the examples in the record, of which ``Comparer.each`` gives the ``outcomes``; raise the first failure
-    as ``explain`` gives it back."""
-    for example, outcome in outcomes:
-        if isinstance(outcome, Stopped):
-            raise explain(example, outcome) from outcome
-        count(record, example.draw, outcome)
-        yield example, outcome
-
-
-class Explainer:
-    """Explains failures of one cell and notes the example in its record."""
-
-    def __init__(self, record: Record, comparer: Comparer, ask: Ask) -> None:
-        self.record, self._comparer, self.ask = record, comparer, ask
-        self.example: Example | None = None
-        """The failing example that was explained, or will be."""
-
-    def is_put_off(self, stop: Stopped) -> bool:
-        """Return whether this failure is explained after all verdicts, or only where somebody wants to know."""
-        return False
-
-    def __call__(self, example: Example, stop: Stopped) -> Stopped:
-        """The failure of an example that is run again, with its fault; NotRepeatable where it does not fail again."""
-        before, example = example, self._comparer.again(example)
-        again = self.failure(example)
-        if again is None:
-            text = f"failed once and not again with the same input: {stop.reason}"
-            if same(before.wanted, example.wanted):
-                return Stopped(stop.stage, "NotRepeatable", text, "runtime")
-            text = f"{text}; what is right changed in between, as where a module reads memory that nobody has written"
-            return Stopped(stop.stage, "NotRepeatable", text, "case")
-        if not self.is_put_off(again):
-            example, again = self.clearest(example, again)
-        if isinstance(again, WrongAnswer) and again.worst is not None:
-            self.record.worst = worst_dict(again.worst, example.draw)
-        self.record.draw = example.draw.as_dict()
-        return again if again.stage == "declare" else self.blamed(example, again)
-
-    def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
-        """The example to show for a failure, with its own failure."""
-        return example, stop
-
-    def witnessed(self, stop: Stopped, example: Example) -> Explanation:
-        """The other runtimes' answers to an example, held to the ordinary tolerance: float64 excuses nothing."""
-        plain = given(example.draw, example.inputs, example.wanted, None, None, ())
-        found = self.ask(stop, plain)
-        others = tuple(witness for witness in found.witnesses if witness.runtime != FLOAT64)
-        return dataclasses.replace(found, witnesses=others)
-
     def failure(self, example: Example) -> Stopped | None:
         """Return how the example fails; None where it does not."""
         try:
-            self._comparer.run(example)
+            self.run(example)
         except Stopped as stop:
             return stop
         return None
 
-    def blamed(self, example: Example, stop: Stopped) -> Stopped:
-        """The failure with the fault that the other runtimes' answers point at, and the inputs."""
-        self.example = example
-        if self.is_put_off(stop):
-            return unexplained(stop)
-        found = self.ask(stop, example)
-        return blame(stop, found, {"inputs": shown(example.inputs)}, self.known_of(found))
+    def add_seconds(self, what: str, seconds: float) -> None:
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
 
-    def known_of(self, found: Explanation) -> Details:
-        """Return what else is known of a failure that is explained so."""
-        return {}
+
+def repeated(comparer: Comparer, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+    """Return a failing example, made anew, with its failure. Raises Stopped, NotRepeatable, where it does not fail
+    again."""
+    again = comparer.again(example)
+    failure = comparer.failure(again)
+    if failure is not None:
+        return again, failure
+    text = f"failed once and not again with the same input: {stop.reason}"
+    if same(example.wanted, again.wanted):
+        raise Stopped(stop.stage, "NotRepeatable", text, "runtime") from stop
+    text = f"{text}; what is right changed in between, as where a module reads memory that nobody has written"
+    raise Stopped(stop.stage, "NotRepeatable", text, "case") from stop
+
+
+def note_failing(record: Record, example: Example, stop: Stopped) -> None:
+    """Note in the record which example shows a failure, and its worst element."""
+    if isinstance(stop, WrongAnswer) and stop.worst is not None:
+        record.worst = worst_dict(stop.worst, example.draw)
+    record.draw = example.draw.as_dict()
 
 
 # ---- counting ------------------------------------------------------------------------------------------------

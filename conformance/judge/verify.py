@@ -22,7 +22,6 @@ from conformance.judge.comparer import Comparer, Outcome
 from conformance.judge.conditioning import Roundings, left_open, merged, unsettled_rows
 from conformance.judge.halves import outputs_in_halves
 from conformance.judge.wrong_reference import held_against_float64
-from conformance.models.kept.answers import KeptAnswers
 from conformance.models.of_cell import OfCell
 from conformance.models.reference.output_layout import names_of_tensor
 from conformance.models.right_outputs import check_again, check_outputs, hold_alike, reading_of
@@ -53,10 +52,7 @@ class Verifier(Comparer):
         self._listed_seen: tuple[int | None, str | None] = None, None
         self._halves: set[int] | None = None
         """The outputs that PyTorch computes in 16 bits inside; None until a comparison makes that a question."""
-        self.kept = KeptAnswers()
-        """What an earlier run asked PyTorch."""
-        self.expects: Callable[[Stopped], bool] = lambda _: False
-        """Whether the case declares that its cell fails like that."""
+        self.kept, self.expects = of.kept, of.expects
         self.rules: set[str] = set()
         """What leaves values open in the example that was measured last (``results.records.details`` has the
         words)."""

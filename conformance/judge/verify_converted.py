@@ -7,7 +7,6 @@ float32 between DequantizeLinear and QuantizeLinear, an fp16 model in float32 wi
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -251,24 +250,24 @@ class FidelityVerifier(_NoiseLimited):
         return WrongTogether(text, draw)
 
 
-def opening_literal(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session]:
-    """Open what computes the meaning of a converted graph at the first call, to be closed with ``stack``; Stopped
-    at ``load`` where that cannot be. Where an earlier run has kept its answers it is not asked, nor opened."""
+def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
+    """Open what computes the meaning of a converted graph at the first call, to be closed with the cell; Stopped at
+    ``load`` where that cannot be. Where an earlier run has kept its answers it is not asked, nor opened."""
 
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            return stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
+            return run.enter(opener(LITERAL)(converted.file, run.libraries()))
 
     return opened
 
 
-def rounding_otherwise(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session] | None:
-    """Open the converted model with other roundings, to be closed with ``stack``; None for int8, whose values are
+def rounding_otherwise(run: CellRun, converted: Stored) -> Callable[[], Session] | None:
+    """Open the converted model with other roundings, to be closed with the cell; None for int8, whose values are
     rounded to scales."""
     if base_of(run.cell.precision) != "fp16":
         return None
-    return lambda: stack.enter_context(open_otherwise(converted.file, run.libraries()))
+    return lambda: run.enter(open_otherwise(converted.file, run.libraries()))
 
 
 def _told(output: int, noise: Noise) -> Fidelity:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.case.draw.shapes import boundary_sizes
 from conformance.case.files.deploy import NOT_OF_THE_BUILDER
@@ -51,12 +51,19 @@ from conformance.runtimes import registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
 from conformance.runtimes.tensorrt.build_options import Build, BuildOptions, Shape, covering
 
+_T = TypeVar("_T")
+
 
 class CellRun:
     """One cell while it is checked: its prepared case, and its models, rebuilt or read from the store."""
 
-    def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
+    def __init__(
+        self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder,
+        opened: contextlib.ExitStack,
+    ) -> None:  # fmt: skip
+        """``opened`` is closed with the cell."""
         self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
+        self._opened = opened
         with stages("declare", "case"):
             self.prepared = prepare(cell.case, folder)
         self.reference = self.prepared.reference
@@ -79,10 +86,14 @@ class CellRun:
 
         return Keeping(case.folder.resolve(), observed, partial(rest_on, case, exporter))
 
-    def of_cell(self, stored: Stored | None = None) -> OfCell:
-        """Return what the examples of the cell are verified with, whose exported model is ``stored``."""
-        names = () if stored is None else tuple(stored.facts.outputs)
-        return OfCell(self.cell, self.record, self.stages, self.reference, self.prepared.maker, names)
+    def of_cell(self, stored: Stored, kept: KeptAnswers | None = None) -> OfCell:
+        """Return what the examples of the cell are verified with, whose exported model is ``stored``; ``kept`` is
+        what an earlier run asked PyTorch."""
+        names, kept = tuple(stored.facts.outputs), KeptAnswers() if kept is None else kept
+        return OfCell(
+            self.cell, self.record, self.stages, self.reference, self.prepared.maker, names,
+            self.outcomes.is_declared, kept,
+        )  # fmt: skip
 
     @property
     def key(self) -> str:
@@ -97,13 +108,11 @@ class CellRun:
         settings: Settings,
         record: Record | None = None,
         progress: Progress | None = None,
-        explain: Callable[[CellRun, Stopped], None] = lambda *_: None,
     ) -> Iterator[CellRun]:
         """Open a cell; inside the block the Python beside its case can be imported.
 
-        What ends the block is written into the record, after ``explain`` has added to it, and raised as Stopped, or
-        as Unavailable where this host lacks something; KeyboardInterrupt is raised as it is, and so is UserError by a
-        command, which wants no record.
+        What ends the block is written into the record, and raised as Stopped, or as Unavailable where this host lacks
+        something; KeyboardInterrupt is raised as it is, and so is UserError by a command, which wants no record.
         """
         run: CellRun | None = None
         own = (KeyboardInterrupt,) if record is not None else (KeyboardInterrupt, UserError)
@@ -113,13 +122,9 @@ class CellRun:
             check_needs(cell.case)
             if cell.case.says.onnx is None:
                 import_torch("the module of this case needs")
-            with Folder.of(cell.case.folder).active() as folder:
-                run = cls(cell, settings, record, stages, folder)
-                try:
-                    yield run
-                except Stopped as stop:
-                    explain(run, stop)
-                    raise
+            with Folder.of(cell.case.folder).active() as folder, contextlib.ExitStack() as stack:
+                run = cls(cell, settings, record, stages, folder, stack)
+                yield run
         except own:
             raise
         except Unavailable as reason:
@@ -146,6 +151,15 @@ class CellRun:
             stopped = stages.stopped_by(error)
             fail(record, stopped)
             raise stopped from error
+
+    def enter(self, context: contextlib.AbstractContextManager[_T]) -> _T:
+        """Enter a context, such as a loaded model, that is left when the cell is closed."""
+        return self._opened.enter_context(context)
+
+    def of_exporter(self, stop: Stopped) -> Stopped:
+        """Return a failure of the exporter about which nobody has been asked."""
+        self.new_failure = stop
+        return stop
 
     def set_apart(self) -> None:
         """Have a process that was forked off tell nobody of its steps, and compute on one thread: the others of the
@@ -247,8 +261,8 @@ class CellRun:
         stored = stored or self.prepared.models.get(name)
         if stored is None:
             known = self.prepared.failed.get(name)
-            if known is not None and not (known.details.get("unexplained") and self.settings.explain == "now"):
-                raise known
+            if known is not None:
+                raise known if name in self.prepared.explained else self.of_exporter(known)
             failed = self.outcomes.failed_export(name)
             if failed is not None:
                 raise failed
@@ -271,7 +285,7 @@ class CellRun:
             except Stopped as stop:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
-                self.prepared.failed[name] = self.new_failure = stop
+                self.prepared.failed[name] = self.of_exporter(stop)
                 raise
             with self.stages("check", "exporter"):
                 facts = graph.read(exported.model, exported.data)
@@ -375,8 +389,7 @@ class CellRun:
             raise Stopped("check", "WrongOpset", text, "exporter")
         if facts.invalid:
             error, text = facts.invalid
-            self.new_failure = graph.invalid_model(error, text, {"own_code": self.cell.own_code})
-            raise self.new_failure
+            raise self.of_exporter(graph.invalid_model(error, text, {"own_code": self.cell.own_code}))
         if facts.doubted:
             error, text = facts.doubted
             self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]

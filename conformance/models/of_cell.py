@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from conformance.case.draw.draw import Maker
 from conformance.case.plan.cell import Cell
+from conformance.models.kept.answers import KeptAnswers
 from conformance.models.reference.reference import Reference
 from conformance.models.stages import Stages
+from conformance.process.errors import Stopped
 from conformance.results.records.record import Record
 
 
@@ -23,3 +25,7 @@ class OfCell:
     maker: Maker
     names: Sequence[str] = ()
     """The names of the model's outputs, which tolerances may be given by."""
+    expects: Callable[[Stopped], bool] = lambda stop: False
+    """Whether the case declares that its cell fails like that."""
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
+    """What an earlier run asked PyTorch."""

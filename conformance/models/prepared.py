@@ -38,6 +38,8 @@ class Prepared:
     reference: Reference
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
+    explained: set[str] = field(default_factory=set)
+    """The keys of those that failed and about which all is known that can be found out."""
     coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What ``cells.coverage`` has measured, by what decides on the outputs."""
     zeroed: dict[str, Zeroed] = field(default_factory=dict)

@@ -241,7 +241,8 @@ def test_a_cell_that_fails_only_after_others_says_so_and_blames_nobody(run, tmp_
 
 
 def test_a_wrong_value_after_others_is_run_alone_when_it_is_explained(bench, fresh, tmp_path):
-    run = Runner(Settings(store=bench.store, failures=tmp_path / "kept", examples=1, explain="later"), 60, fresh)
+    settings = Settings(store=bench.store, failures=tmp_path / "kept", examples=1)
+    run = Runner(settings, 60, fresh, explaining=False)
     python = MARKS.replace('raise RuntimeError("there is a mark")', "return torch.sin(x) + 1.0")
     cells = cells_of(tmp_path, "minds", "Minds", python, how="adds")
     run(cells["export"], then=cells["accuracy"])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.case.draw.example import Draw, given
-from conformance.compare.tolerance import Comparison
-from conformance.judge.comparer import Explainer
+from conformance.judge.comparer import repeated
 from conformance.process.errors import Stopped
 from tests.kit.cases import PASSED, case_of, details, verdict
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
@@ -74,9 +73,10 @@ def test_a_failure_that_does_not_come_again_is_its_own_reason(bench):
 def test_where_what_is_right_has_changed_in_between_the_runtime_is_not_at_fault(now, fault):
     """As where a module reads memory that nobody has written."""
     first, second = (given(Draw({}, "plain", 0), {}, [np.float32([right])], None, None, ()) for right in (1.0, now))
-    comparer = SimpleNamespace(again=lambda example: second, run=lambda example: Comparison("verified"))
-    stop = Explainer(SimpleNamespace(), comparer, lambda *_: None)(first, Stopped("compare", "WrongValue", "off"))
-    assert (stop.error, stop.fault) == ("NotRepeatable", fault)
+    comparer = SimpleNamespace(again=lambda example: second, failure=lambda example: None)
+    with pytest.raises(Stopped) as stopped:
+        repeated(comparer, first, Stopped("compare", "WrongValue", "off"))
+    assert (stopped.value.error, stopped.value.fault) == ("NotRepeatable", fault)
 
 
 @pytest.mark.parametrize("threshold", [2, 64])

@@ -11,7 +11,7 @@ import conformance
 from conformance.case.files.case_file import load
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.settings import Settings
-from conformance.cells.run_cell import run_cell
+from conformance.cells.red import explain_cell
 from conformance.process.worker.progress_note import Progress
 from conformance.results.records import text
 from conformance.results.records.record import Record
@@ -44,7 +44,7 @@ def accuracy(folder: Path, model: ModelProto, more: str = "") -> Record:
     save(model, folder / "net.onnx")
     file = write_case(folder, f"{CASE}export: {{onnx: {{file: net.onnx}}}}\n{more}", MODULE)
     (cell,) = (cell for one in load(file) for cell in plan(one) if cell.check == "accuracy")
-    return run_cell(Progress(), cell, Settings(store=folder / "store", examples=4))
+    return explain_cell(Progress(), cell, Settings(store=folder / "store", examples=4))
 
 
 @pytest.mark.parametrize("takes, gives", [

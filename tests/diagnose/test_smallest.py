@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.culprits.plant import Planted
 from benchmarks.culprits.planting import kernel
-from conformance.cells import accuracy
+from conformance.cells import red
 from conformance.cells.replay.replay_bundle import replay
 from conformance.diagnose.search import OutOfTime
 from conformance.diagnose.smallest.model_script import MOST_LINES, issue, script, shows
@@ -276,7 +276,7 @@ def test_a_mistake_while_a_model_is_made_smaller_costs_no_failure_and_no_bundle(
     def breaks(*arguments: Any) -> None:
         raise ValueError("planted")
 
-    with wrong("GeluFusionL2"), planted(wrapping(accuracy, "leave_smallest", breaks)):
+    with wrong("GeluFusionL2"), planted(wrapping(red, "leave_smallest", breaks)):
         record = bench.run(GELU, smallest=True)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert record.bundle is not None and record.no_bundle is None

@@ -13,7 +13,7 @@ from conformance.case.files.dims import Dims, Expression, Range
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
-from conformance.cells.run_cell import run_cell
+from conformance.cells.red import explain_cell
 from conformance.process.errors import CaseFileError, Problem
 from conformance.process.worker.progress_note import Progress
 from conformance.results.records import text
@@ -136,7 +136,7 @@ class Bench:
 
     def run_cell(self, cell: Cell, *, smallest: bool = False, **settings: Any) -> Record:
         """Run a cell; ``smallest`` also looks for the smallest model or function that fails alike, for seconds."""
-        return run_cell(Progress(), cell, Settings(store=self.store, smallest=smallest, **settings))
+        return explain_cell(Progress(), cell, Settings(store=self.store, smallest=smallest, **settings))
 
 
 def verdict(record: Record) -> tuple[str, str | None, str | None, str | None]:

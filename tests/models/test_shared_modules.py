@@ -8,7 +8,7 @@ from conformance.case.files.case_file import load
 from conformance.case.files.python import Folder
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.settings import Settings
-from conformance.cells.run_cell import run_cell
+from conformance.cells.red import explain_cell
 from conformance.models.prepared import prepare
 from conformance.process.worker.progress_note import Progress
 
@@ -172,7 +172,7 @@ def test_an_export_that_changes_the_module_changes_no_other_cell(write, tmp_path
         return next(cell for cell in plan(cases[name]) if cell.check == check and cell.precision == "fp32")
 
     def status(name, check):
-        record = run_cell(Progress(), cell(name, check), settings)
+        record = explain_cell(Progress(), cell(name, check), settings)
         return record.status, record.error
 
     assert status("calm", "accuracy") == ("passed", None)
@@ -197,4 +197,4 @@ other:
     assert other.reference.passing.passed({"a": 1, "b": 2}) == ((), {"a": 1, "b": 2})
     for case in cases:
         (cell,) = (cell for cell in plan(case) if cell.check == "accuracy" and cell.runtime == "onnxruntime")
-        assert run_cell(Progress(), cell, Settings(store=tmp_path / "store", examples=3)).status == "passed"
+        assert explain_cell(Progress(), cell, Settings(store=tmp_path / "store", examples=3)).status == "passed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from conformance.results.records import processor
 
@@ -39,8 +39,6 @@ class Settings:
     (``results.records.record.cause_of_smallest``)."""
     observe: bool = True
     """Whether it is observed what cells use; where it is not, nothing is kept for a later run."""
-    explain: Literal["now", "later"] = "now"
-    """When a failure is explained. ``later`` gives the verdict alone; ``Runner.explain`` explains it afterwards."""
     only: Mapping[str, Any] | None = None
     """The one draw that cells run, as ``Draw.as_dict`` has it; None runs all."""
     explain_declared: bool = True

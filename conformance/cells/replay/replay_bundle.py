@@ -21,10 +21,11 @@ from conformance.cells.replay import code
 from conformance.cells.replay.compile_trial import stop, try_jobs
 from conformance.cells.replay.engine_trial import try_engine
 from conformance.compare.judges import Judge, Right, judge_from
+from conformance.compare.shown import shown
 from conformance.compare.tolerance import Comparison
-from conformance.diagnose.nodes import blame, saturation
-from conformance.diagnose.nodes.blame import Inquiry, Suspect
-from conformance.judge.comparer import Comparer, Explainer, find_vacuous, tried, vacuous_failure
+from conformance.diagnose.nodes import saturation
+from conformance.diagnose.nodes.blame import Inquiry, Suspect, find
+from conformance.judge.comparer import Comparer, count, find_vacuous, note_failing, repeated, vacuous_failure
 from conformance.models.bundle.bundle_files import Files
 from conformance.models.bundle.bundle_layout import Bundle
 from conformance.models.bundle.entry import Entry
@@ -35,7 +36,14 @@ from conformance.process.worker.isolation import Death, Worker
 from conformance.process.worker.progress_note import Progress
 from conformance.results.records.death import note_death
 from conformance.results.records.environment import environment
-from conformance.results.records.explanation import Explanation, Shows, UnexplainedFailure, fail, note, note_details
+from conformance.results.records.explanation import (
+    Shows,
+    UnexplainedFailure,
+    blame,
+    fail,
+    note,
+    note_details,
+)
 from conformance.results.records.processor import instructions
 from conformance.results.records.record import Record, cell_id, cell_label
 from conformance.results.records.run_file import RunWriter
@@ -252,15 +260,17 @@ class _Replay:
         with contextlib.ExitStack() as stack:
             session, stopped = self._load(stack)
             comparer = _RecordedAnswers(self._judge, session, self)
-            explain = Explainer(record, comparer, lambda stop, example: self._explained(stop, example, comparer))
             if stopped is not None:
-                raise explain.blamed(next(self._examples()), stopped)
+                raise self._blamed(next(self._examples()), stopped, comparer)
             assert session is not None and comparer.vacuity is not None
             record.arithmetic = dict(session.arithmetic) | self._nodes()
             may_fail = bool(_declared(entry, self._runtime))
-            outcomes = comparer.each(self._undeclared(), one_by_one=may_fail)
-            for _ in tried(record, outcomes, explain):
-                pass
+            for example, outcome in comparer.each(self._undeclared(), one_by_one=may_fail):
+                if isinstance(outcome, Stopped):
+                    example, stop = repeated(comparer, example, outcome)
+                    note_failing(record, example, stop)
+                    raise stop if stop.stage == "declare" else self._blamed(example, stop, comparer)
+                count(record, example.draw, outcome)
         if not record.examples:
             raise Stopped("compare", "NothingVerified", "no example verified anything", "case")
         output = find_vacuous(comparer.vacuity, entry.excused)
@@ -334,8 +344,9 @@ class _Replay:
             return None, Stopped("load", type(session).__name__, _line(session), "runtime")
         return session, None
 
-    def _explained(self, stop: Stopped, example: Example, comparer: Comparer) -> Explanation:
-        """Return who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""
+    def _blamed(self, example: Example, stop: Stopped, comparer: Comparer) -> Stopped:
+        """Return a failure with who is at fault: of a model in fp32 by the answers of other runtimes, and else the
+        runtime."""
         entry, model, libraries = self._entry, self._model, self._libraries
         inquiry = Inquiry(UnexplainedFailure(stop.stage, "runtime"))
         if entry.precision == "fp32":
@@ -343,12 +354,12 @@ class _Replay:
                 self._runtime, model, libraries, comparer.judged, comparer.session, lambda: bool(entry.own_code),
                 entry.config,
             )  # fmt: skip
-            inquiry = blame.find(suspect, example, stop)
+            inquiry = find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
         saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, self._host)
         if stop.stage == "compare" and saturates:
             inquiry = saturation.ask_about(inquiry, example, comparer, model, libraries, entry.config)
-        return inquiry.explained()
+        return blame(stop, inquiry.explained(), {"inputs": shown(example.inputs)})
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tell the parent process that this draw comes next, in case it ends the process."""

@@ -158,15 +158,11 @@ def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Re
 
 def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
     """Leave the smallest function that cannot be exported either, or of which the checker refuses the model too,
-    where that is the exporter's fault and not declared. Return what there is to know of it."""
+    where that is the exporter's fault. Return what there is to know of it."""
     cell, settings = run.cell, run.settings
     refused = stop.stage == "check" and (stop.details.get("operator") or {}).get("how") == "refused"
     if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
         return {}
-    if run.outcomes.is_declared(stop):
-        return {}
-    if settings.explain == "later":
-        return {"unexplained": True}
     shown_in = settings.shown.get(cause_of_export(cell.case.name, cell.exporter, stop.error, stop.reason))
     if shown_in is not None:
         return {"smallest": {"as": shown_in}}

@@ -169,7 +169,7 @@ class Running:
         """
         from conformance.cells.runner import Runner
 
-        return Runner(self._settings, self._options["cell_timeout"], worker, shown)
+        return Runner(self._settings, self._options["cell_timeout"], worker, shown, explaining=False)
 
     @cached_property
     def _settings(self) -> Settings:
@@ -194,7 +194,6 @@ class Running:
             require_provider=self._options["require_provider"],
             tensorrt=self._options.builder_options(),
             observe=not self._options["no_observe"],
-            explain="now" if self.clustered is not None else "later",
             explain_declared=self._options["explain"] == "all",
             suite=suite(),
         )

@@ -274,11 +274,15 @@ def blame(stop: Stopped, found: Explanation, *more: Details) -> Stopped:
     return add(stop, *more)
 
 
-def unexplained(stop: Stopped, *, known: str | None = None) -> Stopped:
-    """Return a failure that nobody was asked about yet; ``known`` is who is at fault where the stage tells that."""
-    stop.fault = known
-    stop.details["unexplained"] = True
+def unexplained(stop: Stopped) -> Stopped:
+    """Return a failure of an example before anybody was asked about it: no stage tells who is at fault then."""
+    stop.fault = None
     return stop
+
+
+def put_off(record: Record) -> None:
+    """Note in a record that nobody was asked yet who is at fault."""
+    record.unexplained = True
 
 
 def ask_for_nodes(stop: Stopped, remedy: Mapping[str, object]) -> Stopped:

@@ -113,9 +113,7 @@ def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments
 
 def fail():
     """Run a cell of the typed case as a run does, which keeps failing draws; return its id, and whether it fails."""
-    settings = Settings(
-        store=Path(".conformance/models"), failures=Path(".conformance/failures"), examples=0, explain="later"
-    )
+    settings = Settings(store=Path(".conformance/models"), failures=Path(".conformance/failures"), examples=0)
     (case,) = load(Path("cases/planted.yaml"))
     (cell,) = (cell for cell in plan(case) if (cell.check, cell.opset) == ("accuracy", 17))
     return cell.id, run_cell(Progress(), cell, settings).status == "failed"

@@ -1,0 +1,61 @@
+"""Doubts about a verdict: the table of what says that a failure accuses nobody, this time or ever.
+
+A doubt is a function of a red cell that returns what to skip the cell with, or None. They stand in the order of what
+asking costs; the first that has something to say ends the cell. Of a failure that the case declares nobody is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.diagnose.explain_failure import fault_by_others
+from conformance.diagnose.nodes.blame import is_special
+from conformance.diagnose.second_voice import unseconded, unsupported
+from conformance.judge.red_cell import RedCell
+from conformance.process.errors import NoVerdict, Unavailable
+from conformance.runtimes.evaluator_rules import has_half
+
+INSISTING = "runtimes: [onnx-reference, onnxruntime] would insist on it"
+
+
+def unbelieved(red: RedCell) -> Unavailable | None:
+    """Of ONNX's evaluator, which only the default has run the cell: it alone gives other values, of NaN, infinities
+    and halves, of which the tests of the specification that it is written for have few; or it cannot run a model that
+    nobody finds fault with."""
+    cell, stop, example = red.of.run.cell, red.stop, red.example
+    if cell.runtime != "onnx-reference" or "runtimes" in cell.case.says.model_fields_set or example is None:
+        return None
+    kind = _weakness(red) if stop.stage == "compare" else None
+    if stop.stage not in ("load", "run") and kind is None:
+        return None
+    red.of.verify.tell(stop, example)
+    fault = fault_by_others(red)
+    if stop.stage != "compare" and fault in (None, "runtime"):
+        what = f"the ONNX specification's evaluator stops with {stop.error}"
+        return NoVerdict(f"{what}, and nothing shows that the model is wrong; {INSISTING}")
+    if stop.stage == "compare" and fault == "runtime":
+        what = f"only ONNX's evaluator gives other values ({stop.error}), {kind}, where its answer proves nothing"
+        return NoVerdict(f"{what}; {INSISTING}")
+    return None
+
+
+def _weakness(red: RedCell) -> str | None:
+    """Return of which values the evaluator is not believed."""
+    if red.example is not None and is_special(red.example, red.stop):
+        return "of NaN and infinities"
+    import onnx
+
+    return "in 16 bits" if has_half(onnx.load(red.of.model.file, load_external_data=False)) else None
+
+
+DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved)
+
+
+def check_doubts(red: RedCell) -> None:
+    """Raise Unavailable, or NoVerdict, for the first doubt about a failure that the case does not declare."""
+    if red.of.is_declared(red.stop):
+        return
+    for doubt in DOUBTS:
+        reason = doubt(red)
+        if reason is not None:
+            raise reason from red.stop
