@@ -18,6 +18,7 @@ from conformance.judge.verify import Verifier
 from conformance.judge.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
+from conformance.models.engine_build import engine_build
 from conformance.models.kept.answers import KeptAnswers
 from conformance.models.kept.model_store import Stored
 from conformance.process.arrays import Array
@@ -85,7 +86,7 @@ def _load(run: CellRun, draws: Draws, model: Stored) -> tuple[Session | None, St
     config = run.config() if "config" in registry.named(cell.runtime).takes else {}
     try:
         with run.stages("load", "runtime" if cell.converted else "exporter"):
-            build = run.build(model, draws.sizes()) if registry.named(cell.runtime).builds else None
+            build = engine_build(run, model, draws.sizes()) if registry.named(cell.runtime).builds else None
             return run.enter(opener(cell.runtime, build, config)(model.file, libraries)), None
     except Stopped as stop:
         return None, stop

@@ -10,6 +10,7 @@ from conformance.case.files.declaration import Case
 from conformance.cells.replay.compile_trial import Refusing, stop, try_jobs
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
+from conformance.models.engine_build import engine_build
 from conformance.models.kept.model_store import Stored
 from conformance.models.reference.expression import EXPRESSION
 from conformance.process.disk.value_store import KeptValues
@@ -32,7 +33,7 @@ def check_parse(run: CellRun) -> None:
 def check_build(run: CellRun) -> None:
     """TensorRT for RTX builds an engine of the model for each target, over the shapes of the case."""
     targets = run.cell.case.says.tensorrt.targets
-    _check(run, lambda model: [Job(run.build(model, []), target) for target in targets])
+    _check(run, lambda model: [Job(engine_build(run, model, []), target) for target in targets])
 
 
 def _check(run: CellRun, jobs: Jobs) -> None:

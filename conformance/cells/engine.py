@@ -15,6 +15,7 @@ from conformance.judge.verify_converted import RuntimeVerifier
 from conformance.models.bundle.trial import EngineTrial
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
+from conformance.models.engine_build import engine_build
 from conformance.models.precision.calibration import batch_dim
 from conformance.process.arrays import Inputs
 
@@ -63,5 +64,5 @@ def check_engine(run: CellRun) -> None:
     verify = (RuntimeVerifier if cell.converted else Verifier)(run.of_cell(stored))
     with run.stages("declare", "case"):
         trial = trial_of(run, verify, draws)
-    build = run.build(model, draws.sizes())
+    build = engine_build(run, model, draws.sizes())
     try_engine(run.record, lambda name: run.stages(name, "runtime"), model.file, build, trial)

@@ -18,6 +18,7 @@ from conformance.judge.latency.latency_store import as_record
 from conformance.judge.latency.measure_latency import SideFailed, decide, interleave
 from conformance.judge.latency.statistics import TimeVerdict, noise_floor, precise
 from conformance.models.conversion import converted_model
+from conformance.models.engine_build import engine_build
 from conformance.models.precision.calibration import batch_dim
 from conformance.process.arrays import Inputs
 from conformance.process.errors import Stopped, Unavailable
@@ -151,7 +152,7 @@ def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iter
     model = stored if precision == "fp32" else converted_model(run, stored, precision=precision)
     with contextlib.ExitStack() as stack:
         with run.stages("load", "runtime"):
-            build = run.build(model, [], precision=precision) if registry.named(runtime).builds else None
+            build = engine_build(run, model, [], precision=precision) if registry.named(runtime).builds else None
             session = stack.enter_context(opener(runtime, build, run.config())(model.file, run.libraries()))
         with run.stages("run", "runtime"):
             session.run(inputs)

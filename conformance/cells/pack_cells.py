@@ -26,6 +26,7 @@ from conformance.models.bundle.bundle_layout import BundleWriter, write_model, w
 from conformance.models.bundle.entry import Entry, may_set
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
+from conformance.models.engine_build import engine_build
 from conformance.models.kept.model_store import Stored
 from conformance.process.errors import Stopped, Unavailable, display_path
 from conformance.process.worker.progress_note import Progress
@@ -111,7 +112,7 @@ def write_entry(of: CheckedCell, folder: Path, examples: Iterable[Example]) -> E
     name = f"test_{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
     place = folder / name
     shutil.rmtree(place, ignore_errors=True)
-    build = run.build(model, of.draws.sizes())
+    build = engine_build(run, model, of.draws.sizes())
     libraries = write_model(place, model.file, run.libraries())
     plugins = write_model(place, model.file, build.options.plugins)
     # in the order of the graph; a model exported without its parameters takes those as inputs too

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from conformance.case.draw.example import Example
 from conformance.judge.comparer import WrongAnswer
 from conformance.judge.red_cell import CheckedCell
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Stopped, or_else
-from conformance.results.records.record_types import Beyond
+from conformance.results.records.record_types import Beyond, Vanished
+from conformance.results.records.validation import Scalar
 from conformance.runtimes.inner_tensors import values
 from conformance.runtimes.registry import LITERAL
 
@@ -26,11 +28,22 @@ def beyond(of: CheckedCell, example: Example, stop: Stopped) -> Beyond:
     assert of.converted is not None
     output = stop.worst.output if isinstance(stop, WrongAnswer) and stop.worst is not None else None
     found = origin(of.exported.file, of.converted.file, of.run.libraries(), example.inputs)
-    return {"regime": example.draw.regime, "output": output, **(found or {})}  # type: ignore[typeddict-item]
+    return {**found, "regime": example.draw.regime, "output": output}
 
 
-def origin(exported: Path, converted: Path, libraries: Sequence[str], inputs: Inputs) -> dict[str, Any] | None:
-    """Return what made an output of the converted model NaN or infinite for these inputs; None where nothing tells.
+class Origin(TypedDict, total=False):
+    """What of an entry of the record's ``beyond`` says where it comes from."""
+
+    node: str | None
+    operator: str | None
+    gives: str | None
+    of: list[Scalar] | None
+    vanished: Vanished | None
+
+
+def origin(exported: Path, converted: Path, libraries: Sequence[str], inputs: Inputs) -> Origin:
+    """Return what made an output of the converted model NaN or infinite for these inputs; nothing where nothing
+    tells.
 
     ``node`` and ``operator`` are of the first node whose output is not finite where that of the exported model is,
     ``gives`` is NaN or infinity, ``of`` are the values that the node had there, where it works on single elements.
@@ -45,7 +58,7 @@ def origin(exported: Path, converted: Path, libraries: Sequence[str], inputs: In
     wanted = ((before, known), (after, tensors))
     both = or_else(None, lambda: [values(model, names, LITERAL, libraries, inputs) for model, names in wanted])
     if both is None:
-        return None
+        return {}
     right, got = both
     right = _through_casts(after.graph, right | _constants(before.graph))
     got |= {**inputs, **_constants(after.graph)}
@@ -60,7 +73,7 @@ def origin(exported: Path, converted: Path, libraries: Sequence[str], inputs: In
                     "of": _operands(node, got, beyond, got[name].shape),
                     "vanished": _vanished(after.graph, node, got, right),
                 }
-    return None
+    return {}
 
 
 def _floats(graph: GraphProto) -> list[str]:
@@ -97,7 +110,7 @@ def _lost(got: Array | None, right: Array | None) -> tuple[int, ...] | None:
 
 def _operands(
     node: NodeProto, got: Mapping[str, Array], place: tuple[int, ...], shape: tuple[int, ...]
-) -> list[float]:
+) -> list[Scalar]:
     """The values that an operator on single elements had at a place of its output; empty for others."""
     arrays = [got[name] for name in node.input if name in got]
     if len(arrays) != len(node.input):
@@ -112,7 +125,7 @@ def _operands(
 
 def _vanished(
     graph: GraphProto, last: NodeProto, got: Mapping[str, Array], right: Mapping[str, Array]
-) -> dict[str, Any] | None:
+) -> Vanished | None:
     """The first tensor on the way to a node that has zeros in place of the exported model's values."""
     makers = {name: node for node in graph.node for name in node.output}
     before, todo = set[str](), list(last.input)
@@ -128,6 +141,8 @@ def _vanished(
         zeros = (got[name] == 0) & (right[name] != 0) if right[name].dtype.kind == "f" else np.zeros(0, bool)
         if zeros.any():
             maker = makers.get(name)
-            by = {"constant": name} if maker is None else {"node": maker.name, "operator": maker.op_type}
-            return {**by, "was": float(np.abs(right[name][zeros]).max())}
+            was = float(np.abs(right[name][zeros]).max())
+            if maker is None:
+                return {"constant": name, "was": was}
+            return {"node": maker.name, "operator": maker.op_type, "was": was}
     return None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from conformance.case.draw.shapes import boundary_sizes
-from conformance.case.files.deploy import NOT_OF_THE_BUILDER
 from conformance.case.files.dims import Dims
 from conformance.case.files.python import Folder, check_needs, raised_at
 from conformance.case.plan.cell import Cell
@@ -46,10 +44,9 @@ from conformance.process.worker.warm import one_thread
 from conformance.results.records.explanation import Shows, fail, note
 from conformance.results.records.record import Record
 from conformance.results.records.record_types import Warned
-from conformance.results.records.words import Exporter, base_of
+from conformance.results.records.words import Exporter
 from conformance.runtimes import registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
-from conformance.runtimes.tensorrt.build_options import Build, BuildOptions, Shape, covering
 
 _T = TypeVar("_T")
 
@@ -340,26 +337,6 @@ class CellRun:
         """The dims that the model was exported for."""
         traced = self.prepared.trace()
         return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
-
-    def build(self, model: Stored, sizes: Iterable[Mapping[str, int]], *, precision: str | None = None) -> Build:
-        """Return what TensorRT builds the engine of this cell with. One engine serves all ``sizes`` that the cell
-        will run and the ends of all dims."""
-        says, traced = self.cell.case.says, self.prepared.trace()
-        with self.stages("declare", "case"):
-            inputs = {name: entry for name, entry in says.inputs.items() if name in model.facts.inputs}
-
-            def shapes(at: Mapping[str, int]) -> dict[str, Shape]:
-                return {name: tuple(entry.type.at(at)) for name, entry in inputs.items()}
-
-            typical = self.dims().fit({**traced, **says.tensorrt.typical}) or traced
-            options = says.tensorrt.model_dump(exclude=NOT_OF_THE_BUILDER)
-            plugins = tuple(library(self.reference, self.cell.case, name) for name in says.tensorrt.plugins)
-            return Build(
-                covering(shapes(typical), map(shapes, [*boundary_sizes(self.dims(), traced), *sizes])),
-                base_of(precision or self.cell.precision),
-                BuildOptions(**{**options, **self.settings.tensorrt}, plugins=plugins),
-                self.settings.store.parent / "engines",
-            )
 
     def config(self) -> dict[str, str]:
         """The session options of ONNX Runtime; Stopped at ``load`` for one that it does not know."""

@@ -238,15 +238,9 @@ class _Replay:
     """One entry that is loaded, run and compared."""
 
     def __init__(
-        self,
-        progress: Progress,
-        bundle: Files,
-        entry: Entry,
-        runtime: str,
-        record: Record,
-        store: Path,
+        self, progress: Progress, bundle: Files, entry: Entry, runtime: str, record: Record, store: Path,
         host: frozenset[str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._progress, self._bundle, self._entry, self._runtime = progress, bundle, entry, runtime
         self.record, self._host = record, host
         self._judge = judge_from(entry.judge)
