@@ -26,7 +26,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row
+from benchmarks.common import ROOT, Row
 from conformance.case.files.python import Folder
 from conformance.case.plan.catalogue import Selection, read_suite
 from conformance.case.plan.cell import Cell
@@ -36,7 +36,7 @@ from conformance.results.records.environment import environment
 from conformance.results.records.spent import own_seconds
 from conformance.results.records.words import base_of
 
-SHIPPED = Path(__file__).parent.parent / "cases"
+SHIPPED = ROOT / "cases"
 QUICK = SHIPPED / "layer_norm"
 PROCESSES = 2
 SHARDS = (4, 8, 16)

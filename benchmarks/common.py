@@ -17,6 +17,9 @@ from typing import Literal
 from conformance.results.records.death import ENDED
 from conformance.results.records.environment import environment
 
+ROOT = Path(__file__).parents[1]
+"""The checkout."""
+
 
 @dataclass(frozen=True)
 class Row:

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import browser
-from benchmarks.common import Row, seconds_of
+from benchmarks.common import ROOT, Row, seconds_of
 from conformance.case.plan.catalogue import Selection, read_suite
 from conformance.models.kept.changed import changed_since
 from conformance.results.records.run_file import read_lines, read_run
 from conformance.results.report.html import page
+from tests.kit import browser
 
 CASE = """
 op{n}:
@@ -147,7 +147,7 @@ def _pages(counts: list[int]) -> Iterator[Row]:
 def _real_run() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cases = Path(__file__).parent.parent / "cases" / "registration"
+        cases = ROOT / "cases" / "registration"
         command = [sys.executable, "-m", "pytest", "--pyargs", "conformance", "--cases", str(cases), "-q"]
         subprocess.run(command, cwd=folder, capture_output=True, check=True)
         return read_run(folder / "reports" / "latest")

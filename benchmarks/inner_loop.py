@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.common import Row, Timings, in_turn, run_python, seconds_of
+from benchmarks.common import ROOT, Row, Timings, in_turn, run_python, seconds_of
 from benchmarks.whole_run import suite
 
-SHIPPED = Path(__file__).parent.parent / "cases"
+SHIPPED = ROOT / "cases"
 TORCH = 1.6
 """Seconds that importing torch took where the targets in seconds were set; elsewhere they are as many times that."""
 PYTEST, FIRST, ALL = 3.0, 0.3, 2.0

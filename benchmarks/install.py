@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import wheel
 from benchmarks.common import Row, Spread, in_turn, seconds_of
+from tests.kit import wheel
 
 MEGABYTES, SECONDS = 80.0, 20.0
 """At most so many are downloaded, and so many pass from installed to the first verdict."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row, interleaved, seconds_of
+from benchmarks.common import ROOT, Row, interleaved, seconds_of
 from conformance.case.files.case_file import case_files, load
 from conformance.case.files.declaration import Case
 from conformance.case.files.precision import Calibration, PrecisionSettings
@@ -22,7 +22,7 @@ from conformance.process.worker.progress_note import Progress
 from conformance.process.worker.warm import prepare_process
 from conformance.results.records.record import Record
 
-SHIPPED = Path(__file__).parent.parent / "cases"
+SHIPPED = ROOT / "cases"
 NETWORKS = {
     "resnet50": "classifier-name_resnet50",
     "mobilenet_v3_small": "classifier-name_mobilenet_v3_small",

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks.common import Row, table
+from benchmarks.common import ROOT, Row, table
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
 NOTES = """## Notes
 
 In whole runs every side exports a TorchScript model at two sizes, as the suite does to find one that is baked in,

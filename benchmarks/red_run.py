@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row
-from benchmarks.location.plants import Plant, plants
 from conformance.results.records.run_file import read_run
+from tests.plants.location.exports import Plant, plants
 
 MOST_RATIO, MOST_LINES = 3.0, 15
 _OWN = re.compile(r", (?:symbolics|translations): \{.*?\}+(?=\}\}$)", re.M)

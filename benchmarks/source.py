@@ -18,11 +18,10 @@ from typing import Any
 
 from benchmarks.common import Row
 from benchmarks.house import code_lines
-from benchmarks.location.plants import plants
-from benchmarks.location.run import record_of
 from conformance import HOME
 from conformance.results.records import text
 from conformance.results.records.explanation import fail
+from tests.plants.location.exports import plants, record_of
 
 WRITTEN = ("details", "findings", "operator", "explained", "fault", "conclusion")
 """Fields of a failure, or of an inquiry about it, that its text is made of."""

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.common import Row, interleaved, run_python
+from benchmarks.common import ROOT, Row, interleaved, run_python
 
 OPERATORS = ("torch.relu(x)", "torch.sigmoid(x)", "torch.tanh(x) * x", "x / (1 + x.abs())", "torch.exp(-x * x)")
 OPSETS = {"torchscript": (11, 13, 15, 17), "dynamo": (20,)}
@@ -204,7 +204,7 @@ def _store(folder: Path) -> Iterator[Row]:
     cells, its dynamo cells, and only its dynamo exports. There is nothing to compare with but the first run. The
     target is that of the whole catalogue (``catalogue``): here importing PyTorch is a third of the second run.
     """
-    shipped = Path(__file__).parent.parent / "cases"
+    shipped = ROOT / "cases"
     everything = _dynamo_share(suite(folder, "--collect-only", cases=str(shipped)))
     graph = str(shipped / "graph")
     share = _dynamo_share(suite(folder, "--collect-only", cases=graph))

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import browser as browsers
-from benchmarks import programs
-from benchmarks.browser import Browser, Page
+from tests.kit import browser as browsers
+from tests.kit import programs
+from tests.kit.browser import Browser, Page
 
 TELEPHONE = 360
 """CSS pixels."""

@@ -20,10 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import Row, adopt_orphans, core_seconds
+from benchmarks.common import ROOT, Row, adopt_orphans, core_seconds
 from conformance.results.records.run_file import read_run
 
-ROOT = Path(__file__).parent.parent.parent
 SITE = Path(__file__).parent / "site"
 PROCESSES = 2
 COMMANDS = {

@@ -16,10 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import browser
-from benchmarks.common import Row, core_seconds, table
-
-ROOT = Path(__file__).parent.parent.parent
+from benchmarks.common import ROOT, Row, core_seconds, table
+from tests.kit import browser
 
 CASE = """
 op{n}:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks import fuzz
-from benchmarks.casefiles import SEEDS, write_beside
 from conformance import HOME
 from tests.kit.cases import problems_of
+from tests.plants import fuzz
+from tests.plants.casefiles import SEEDS, write_beside
 
 EACH = 250
-"""Spoiled files in each part. ``python -m benchmarks fuzz`` tries 20,000."""
+"""Spoiled files in each part."""
 
 
 def properties_in(schema: Any) -> Iterator[str]:

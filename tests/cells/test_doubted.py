@@ -7,8 +7,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from benchmarks.culprits.edits import Edit
-from benchmarks.culprits.planting import exported
 from conformance.models.exporters import graph
 from conformance.process.disk.onnx_models import Serialized
 from conformance.results.records.record import Record
@@ -16,6 +14,8 @@ from conformance.runtimes import onnxreference, onnxruntime
 from tests.kit.cases import PASSED, Bench, details, say, verdict
 from tests.kit.models import model_of
 from tests.kit.planting import planted
+from tests.plants.edits import Edit
+from tests.plants.planting import exported
 
 pytestmark = pytest.mark.own_store
 

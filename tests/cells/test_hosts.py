@@ -313,7 +313,7 @@ def test_a_difference_is_put_down_to_the_processor_where_the_record_shows_it(bef
 
 # ---- the other kind of processor ------------------------------------------------------------------------------
 def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_shows_why():
-    """Of the shipped cases at int8, recorded with ``python -m benchmarks.hosts``."""
+    """Of the shipped cases at int8, recorded with ``python -m tests.kit.hosts``."""
     recorded, baseline = read_run(RECORDED), load(Path(__file__).parents[2] / "reports/baseline.jsonl")
     there = {one["id"] for one in recorded[1]}
     assert recorded[0]["environment"]["cpu"]["instructions"] == ["avx2", "f16c"]

@@ -11,8 +11,6 @@ import onnx
 import onnx.reference
 import pytest
 
-from benchmarks.culprits.edits import behind, plus, times
-from benchmarks.culprits.planting import kernel, refusing
 from conformance.diagnose.nodes.forms import NUMBERS, VECTORS, WORDS
 from conformance.diagnose.nodes.node_walk import decided, walk
 from conformance.diagnose.nodes.operator_rules import RULES, broken, broken_by
@@ -23,6 +21,8 @@ from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.models import model_of
 from tests.kit.planting import planted
 from tests.kit.runtimes import wrong_runtime
+from tests.plants.edits import behind, plus, times
+from tests.plants.planting import kernel, refusing
 
 pytestmark = pytest.mark.own_store
 

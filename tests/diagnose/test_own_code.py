@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.culprits.edits import exchanged
-from benchmarks.culprits.planting import exported
 from conformance.case.plan.cell import Cell
 from conformance.diagnose.own_code import Own, accused, told_of
 from conformance.process.errors import Stopped
@@ -21,6 +19,8 @@ from conformance.results.report.html import page
 from conformance.results.report.markdown import summary
 from tests.kit.cases import PASSED, details, load_case, module_of, say, verdict
 from tests.kit.planting import planted, untyped
+from tests.plants.edits import exchanged
+from tests.plants.planting import exported
 
 pytestmark = pytest.mark.own_store
 

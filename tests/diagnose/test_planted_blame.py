@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.culprits.edits import of_output, times
-from benchmarks.culprits.planting import after_conversion, exported, exporting
 from conformance.case.files.python import describe
 from conformance.case.plan.cell import Cell
 from conformance.compare.noise import NOISE_LIMITS, compare_outputs
@@ -23,6 +21,8 @@ from tests.kit.cases import PASSED, QUICK, Bench, details, module_of, say, verdi
 from tests.kit.modules import net_of
 from tests.kit.planting import planted
 from tests.kit.runtimes import Alter
+from tests.plants.edits import of_output, times
+from tests.plants.planting import after_conversion, exported, exporting
 
 pytestmark = [pytest.mark.own_store, pytest.mark.usefixtures("one_thread")]
 

@@ -11,8 +11,6 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks.culprits.plant import Planted
-from benchmarks.culprits.planting import kernel
 from conformance.cells import red
 from conformance.cells.replay.replay_bundle import replay
 from conformance.diagnose.search import OutOfTime
@@ -29,6 +27,8 @@ from tests.diagnose.optimizer.models import model, node, normal
 from tests.diagnose.optimizer.planting import wrong
 from tests.kit.cases import Bench, details, say, verdict
 from tests.kit.planting import planted, wrapping
+from tests.plants.plant import Planted
+from tests.plants.planting import kernel
 
 UNOPTIMIZED = "onnxruntime-unoptimized"
 

@@ -12,9 +12,6 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks.culprits.edits import behind, times
-from benchmarks.culprits.plant import Planted
-from benchmarks.culprits.planting import kernel
 from conformance.diagnose.nodes import blame, other_runtime
 from conformance.process.worker import aside
 from conformance.results.records import text
@@ -23,6 +20,9 @@ from tests.kit.cases import PASSED, case_of, details, say, verdict
 from tests.kit.models import model_of
 from tests.kit.planting import planted, wrapping
 from tests.kit.runtimes import Alter
+from tests.plants.edits import behind, times
+from tests.plants.plant import Planted
+from tests.plants.planting import kernel
 
 pytestmark = pytest.mark.own_store
 

@@ -1,4 +1,4 @@
-"""Python classes that offer exactly what a recording of benchmarks/bindings.py says, with the working parts put in.
+"""Python classes that offer exactly what a recording of bindings.py says, with the working parts put in.
 
 An implementation is a plain class with the recorded name. What it leaves out exists all the same, and raises
 NotImplementedError when it is used; what the recording lacks does not exist. Calls are bound to the recorded

@@ -11,11 +11,11 @@ import onnxruntime
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
-from benchmarks.mutants.named import Named, named
-from benchmarks.mutants.run import Study, add_model
 from conformance.extras.mutants.kinds import KINDS, View, choose, mutated, tensors
 from conformance.extras.mutants.probe import MadeMutant
 from conformance.extras.mutants.study import hasty_worker
+from evidence.mutants.named import Named, named
+from evidence.mutants.run import Study, add_model
 from tests.kit.cases import QUICK, Bench, case_of
 from tests.kit.models import model_of
 

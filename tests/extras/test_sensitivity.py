@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 from ruamel.yaml import YAML
 
-from benchmarks.culprits.plant import Planted
 from conformance.extras.sensitivity.ranking import Ranking, candidates, rank
 from conformance.front import cli
 from conformance.models.precision import convert
@@ -17,6 +16,7 @@ from tests.kit import networks
 from tests.kit.cases import PASSED, Bench, say, verdict, write_case
 from tests.kit.planting import wrapping
 from tests.kit.runs import Said
+from tests.plants.plant import Planted
 
 PYTHON = (
     networks.PYTHON

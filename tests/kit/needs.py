@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import programs
+from tests.kit import programs
 
 _STANDARD = sysconfig.get_path("stdlib")
 _started: set[str] = set()
@@ -48,7 +48,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     named = {Path(found).name for word in _needs(item) for found in programs.find(word) if found}
     if surprises := sorted(started - named - {*programs.EVERYWHERE}):
         words = [word for word, need in programs.NEEDS.items() if {*need.programs} & {*surprises}]
-        what = f"mark it needs({', '.join(map(repr, words))})" if words else "name that in benchmarks/programs.py"
+        what = f"mark it needs({', '.join(map(repr, words))})" if words else "name that in tests/kit/programs.py"
         pytest.fail(f"the test starts {', '.join(surprises)}: {what}, or do without", pytrace=False)
 
 

@@ -1,7 +1,6 @@
 """Defects put into what exporters, converters and runtimes give, for as long as a test runs cells.
 
-Where they are put, and how models are changed, is what the benchmarks use: ``benchmarks.culprits.planting`` and
-``benchmarks.culprits.edits``.
+Where they are put, and how models are changed, is in ``tests.plants.planting`` and ``tests.plants.edits``.
 """
 
 import contextlib
@@ -9,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from benchmarks.culprits.edits import Edit
-from benchmarks.culprits.plant import Planted, Planting
+from tests.plants.edits import Edit
+from tests.plants.plant import Planted, Planting
 
 
 @contextlib.contextmanager

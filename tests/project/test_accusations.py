@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.accusations.looked_at import Entry, judge
-from benchmarks.accusations.page import rows_of
-from benchmarks.accusations.run import Outcome, Red, Study
 from benchmarks.common import Row
+from evidence.accusations.looked_at import Entry, judge
+from evidence.accusations.page import rows_of
+from evidence.accusations.run import Outcome, Red, Study
 
 ROWS = {"false": "false accusations", "unknown": "reds that nobody has looked at"}
 

@@ -2,9 +2,9 @@
 
 from benchmarks import published, whole_run
 from benchmarks.common import Row, Spread
-from benchmarks.depends.page import rows_of
-from benchmarks.depends.run import Outcome
-from benchmarks.depends.way import Way
+from evidence.depends.page import rows_of
+from evidence.depends.run import Outcome
+from tests.plants.depends.way import Way
 
 
 def cells(line: str) -> list[str]:

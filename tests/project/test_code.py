@@ -65,6 +65,31 @@ def test_a_room_says_what_it_is_and_brings_nothing_in():
     assert (HOME / "case" / "files" / "__init__.py").read_text(encoding="utf-8") == ""
 
 
+BESIDE = {
+    "conformance": (),
+    "tests/plants": ("tests.plants",),
+    "benchmarks": ("tests.kit", "tests.plants", "benchmarks"),
+    "evidence": ("tests", "benchmarks", "evidence"),
+}
+"""By folder, what it may import of the checkout beside the package."""
+
+
+@pytest.mark.parametrize("folder", BESIDE)
+def test_folders_import_from_those_that_they_stand_on(folder):
+    """The package runs without a checkout; benchmarks know no page of evidence, and plants know neither."""
+    names = {
+        name
+        for file in (HOME.parent / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        )
+        if name and name.split(".")[0] in ("tests", "benchmarks", "evidence", "docs")
+    }  # fmt: skip
+    assert sorted(name for name in names if not any(f"{name}.".startswith(f"{on}.") for on in BESIDE[folder])) == []
+
+
 def test_no_modules_import_each_other_nor_for_their_types():
     graph = {file: {other for _, other in imported(file)} for file in FILES}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.culprits import edits, reference
-from benchmarks.culprits import run as runs
-from benchmarks.culprits import sound as of
-from benchmarks.culprits.plant import CULPRITS, Plant, Written
-from benchmarks.culprits.planting import exported, kernel, optimizer, refusing
-from benchmarks.culprits.run import Outcome, part, plants
-from benchmarks.culprits.score import verdict
-from benchmarks.planted import walk
 from conformance.results.records.findings import key_of
+from evidence.culprits import run as runs
+from evidence.culprits.run import Outcome, part, plants
+from evidence.culprits.score import verdict
 from tests.kit.cases import say
+from tests.plants import edits
+from tests.plants import sound as of
+from tests.plants.culprits import reference
+from tests.plants.plant import CULPRITS, Plant, Written
+from tests.plants.planted import walk
+from tests.plants.planting import exported, kernel, optimizer, refusing
 
 
 def record(fault: str | None, **more: Any) -> dict[str, Any]:
@@ -121,7 +122,7 @@ VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
 ])  # fmt: skip
 def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(name, operator):
     (plant,) = (plant for plant in reference.plants() if plant.name == name)
-    (seen,) = walk("benchmarks.culprits.reference", [plant], True)
+    (seen,) = walk("tests.plants.culprits.reference", [plant], True)
     assert seen.record["fault"] == "reference" and seen.record["operator"]["operator"] == operator
     assert key_of(seen.record)[2:4] == ("operator", operator)
 

@@ -1,14 +1,14 @@
-"""Every planted defect of ``benchmarks/defects/defects.yaml`` can still be written into the package."""
+"""Every planted defect of ``evidence/defects/defects.yaml`` can still be written into the package."""
 
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.defects.listed import Defect, DoesNotApply, read
-from benchmarks.defects.page import page_of
-from benchmarks.defects.reach import executed_with
-from benchmarks.defects.run import Outcome
+from evidence.defects.listed import Defect, DoesNotApply, read
+from evidence.defects.page import page_of
+from evidence.defects.reach import executed_with
+from evidence.defects.run import Outcome
 
 ROOT = Path(__file__).parent.parent.parent
 DEFECTS = read()

@@ -27,7 +27,7 @@ OPTIONS_OF_OTHERS = (
     "--no-deps", "--system-site-packages", "--quick", "--check", "--random-order", "--ff", "--stepwise",
     "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python", "--device", "--tag",
 )  # fmt: skip
-"""Of pip, venv, benchmarks, benchmarks/bindings.py, pytest-random-order, pytest's cache, Dask and podman."""
+"""Of pip, venv, evidence, tests/doubles/bindings.py, pytest-random-order, pytest's cache, Dask and podman."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
     "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-inputs",

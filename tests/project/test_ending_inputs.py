@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from benchmarks import model_types
-from benchmarks.accusations.page import section_of
-from benchmarks.accusations.run import Outcome, Red, Study
-from benchmarks.onnx_tests.tally import page
-from benchmarks.onnx_tests.try_tests import Result
-from benchmarks.reach import cases
-from benchmarks.reach import page as reach
 from conformance.case.plan.catalogue import plan
 from conformance.process.worker.isolation import Death
 from conformance.results.records.death import ENDED, note_death
+from evidence import model_types
+from evidence.accusations.page import section_of
+from evidence.accusations.run import Outcome, Red, Study
+from evidence.onnx_tests.tally import page
+from evidence.onnx_tests.try_tests import Result
+from evidence.reach import cases
+from evidence.reach import page as reach
 from tests.kit.cases import case_of, load_case
 
 ROOT = Path(__file__).parent.parent.parent
 SIGNALS = "SEGV|ABRT|FPE|ILL|BUS|TRAP|SYS"
-"""Those that a process sends to itself by mistake; SIGKILL is what benchmarks send to their own processes."""
+"""Those that a process sends to itself by mistake; SIGKILL is what pages of evidence send to their own processes."""
 CRASH_OR_HANG = rf"\bSIG({SIGNALS})\b|\btimeout after \d|\bTimeout\b"
 ON_A_PAGE = re.compile(CRASH_OR_HANG)
 ENDING = re.compile(rf"{CRASH_OR_HANG}|{ENDED}|\A(SIGKILL|exit -?\d+|ProcessLost)\Z")
@@ -69,7 +69,7 @@ def documents(file: Path) -> Iterator[Any]:
 
 def files(root: Path) -> list[Path]:
     """The files of a checkout that hold records, cases and evidence, without what runs leave there."""
-    below = [root / name for name in ("benchmarks", "cases", "docs", "tests")]
+    below = [root / name for name in ("benchmarks", "cases", "docs", "evidence", "tests")]
     data = [file for folder in below for end in ("json", "jsonl", "yaml") for file in folder.rglob(f"*.{end}")]
     return [*(root / "reports").glob("*.jsonl"), *data, *(root / "docs" / "evidence").glob("*.md")]
 
@@ -90,7 +90,7 @@ def test_nothing_that_ends_or_hangs_other_peoples_software_is_kept():
     names = {file.relative_to(ROOT).as_posix() for file in files(ROOT)}
     assert names >= {
         "reports/baseline.jsonl", "reports/baseline-tensorrt-rtx.jsonl", "docs/evidence/h200-trt8.6/run.json",
-        "benchmarks/golden/rows.jsonl", "benchmarks/accusations/looked_at.yaml", "docs/evidence/accusations.md",
+        "evidence/golden/rows.jsonl", "evidence/accusations/looked_at.yaml", "docs/evidence/accusations.md",
         "tests/hosts/lacks_vnni/records.jsonl", "cases/deform_conv/deform_conv.yaml",
     }  # fmt: skip
 
@@ -104,14 +104,14 @@ def test_the_record_of_a_process_that_ended_is_found_wherever_it_is_kept(tmp_pat
     sound = record.as_dict()
     note_death(record, Death(how, {"stage": "export"}, "", name))
     ended = record.as_dict()
-    for folder in ("reports", "docs/evidence/gpu", "benchmarks/golden", "cases/a"):
+    for folder in ("reports", "docs/evidence/gpu", "evidence/golden", "cases/a"):
         (tmp_path / folder).mkdir(parents=True)
     plain = {"id": sound["id"], "status": "failed", "stage": "export", "error": "ValueError"}
     row, declared = {"fields": ended}, {"stage": "run", "error": ended["error"]}
     for place, without, within in (
         ("docs/evidence/gpu/run.json", {"records": [sound, sound]}, {"records": [sound, ended]}),
         ("reports/baseline.jsonl", plain, {**plain, "error": ended["error"]}),
-        ("benchmarks/golden/rows.jsonl", {"id": "kernel: hangs", **row}, {"id": "kernel: another", **row}),
+        ("evidence/golden/rows.jsonl", {"id": "kernel: hangs", **row}, {"id": "kernel: another", **row}),
         ("cases/a/a.yaml", {"a": {"fails": [plain]}}, {"a": {"fails": [declared]}}),
     ):
         file = tmp_path / place
@@ -133,11 +133,11 @@ def test_a_text_that_says_what_ended_a_process_is_found(tmp_path, name):
         assert len(kept(tmp_path)) == 1
 
 
-# ---- benchmarks over modules and models of others ------------------------------------------------------------------
+# ---- pages about modules and models of others ------------------------------------------------------------------
 REASON = f"{ENDED} export: SIGABRT"
 
 
-def test_benchmarks_count_what_ends_a_process_and_do_not_name_it():
+def test_pages_count_what_ends_a_process_and_do_not_name_it():
     """Beside a failure that is named."""
     said = {"exporter": "dynamo", "runtime": None, "check": "export", "stage": "export", "fault": "exporter"}
     reds = [Red("Ended_0", **said, error="SIGABRT", reason=REASON), Red("Raised_0", **said, error="E", reason="e")]

@@ -1,4 +1,4 @@
-"""The benchmarks of what is located, made small, put together and repaired count rightly; their plants are met."""
+"""The pages about what is located, made small, put together and repaired count rightly; their plants are met."""
 
 import os
 from collections import Counter
@@ -8,22 +8,21 @@ import pytest
 from ruamel.yaml import YAML
 
 from benchmarks.common import HEAD
-from benchmarks.coverage import fresh
-from benchmarks.coverage import page as coverage
-from benchmarks.culprits import sound as of
-from benchmarks.culprits.plant import Plant
-from benchmarks.findings import causes
-from benchmarks.findings import page as findings
-from benchmarks.passes import defects as wrong_passes
-from benchmarks.passes import page as passes
-from benchmarks.planted import Seen
-from benchmarks.reduction import faults
-from benchmarks.reduction import page as reduction
-from benchmarks.reduction import run as reducing
-from benchmarks.repairs import defects as repairable
-from benchmarks.repairs import page as repairs
-from benchmarks.repairs.run import Outcome, Proposal, with_paste
 from conformance.results.records.record import Record
+from evidence import findings, passes
+from evidence.coverage import page as coverage
+from evidence.reduction import page as reduction
+from evidence.reduction import run as reducing
+from evidence.repairs import page as repairs
+from evidence.repairs.run import Outcome, Proposal, with_paste
+from tests.plants import coverage as fresh
+from tests.plants import findings as causes
+from tests.plants import reduction as faults
+from tests.plants import repairs as repairable
+from tests.plants import sound as of
+from tests.plants.passes import defects as wrong_passes
+from tests.plants.plant import Plant
+from tests.plants.planted import Seen
 
 TABLES = [
     (wrong_passes, passes.LEAST), (faults, 20), (causes, 2 * findings.CAUSES), (repairable, repairs.LEAST),

@@ -5,9 +5,9 @@ import json
 import numpy as np
 from onnx import numpy_helper, save
 
-from benchmarks.onnx_tests.all_tests import Shipped
-from benchmarks.onnx_tests.tally import page, summarize, verdict_on
-from benchmarks.onnx_tests.try_tests import Result, read_results, run_tests
+from evidence.onnx_tests.all_tests import Shipped
+from evidence.onnx_tests.tally import page, summarize, verdict_on
+from evidence.onnx_tests.try_tests import Result, read_results, run_tests
 from tests.kit.models import model_of
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import tomllib
 from ruamel.yaml import YAML
 
-from benchmarks import wheel
 from conformance import HOME, __version__
+from tests.kit import wheel
 from tests.kit.imports import imported
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import browser, programs
 from docs import open_site
+from tests.kit import browser, programs
 from tests.kit.runs import ROOT
 
 TESTS = """
 import os, subprocess
 import pytest
-from benchmarks import browser
+from tests.kit import browser
 
 def test_wants_a_browser():
     subprocess.run([browser.find()], check=True)
@@ -87,7 +87,7 @@ def test_a_fresh_machine_has_none_of_what_may_be_missing(host, monkeypatch):
 def test_where_all_is_installed_a_test_that_starts_what_it_is_not_marked_with_fails(tmp_path, host):
     said = run_tests(tmp_path, TESTS + UNKNOWN, host)
     assert "the test starts chromium: mark it needs('browser'), or do without" in said, said
-    assert "the test starts planted: name that in benchmarks/programs.py, or do without" in said
+    assert "the test starts planted: name that in tests/kit/programs.py, or do without" in said
     assert "2 failed, 1 passed" in said
 
 

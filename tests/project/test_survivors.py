@@ -1,4 +1,4 @@
-"""Rules that no other test held when mistakes were planted in the package (``benchmarks/defects``)."""
+"""Rules that no other test held when mistakes were planted in the package (``evidence/defects``)."""
 
 import asyncio
 import importlib.metadata

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks.culprits.edits import Edit, attribute, exchanged, swapped
-from benchmarks.culprits.planting import exported
 from conformance.diagnose.operators import named
 from tests.kit.cases import Bench, details, say
 from tests.kit.planting import planted, untyped
+from tests.plants.edits import Edit, attribute, exchanged, swapped
+from tests.plants.planting import exported
 
 pytestmark = pytest.mark.own_store
 

@@ -6,14 +6,14 @@ import pytest
 from torch.fx.proxy import TracerBase
 from torch.onnx._internal.torchscript_exporter import utils
 
-from benchmarks.culprits.edits import Edit, exchanged
-from benchmarks.culprits.planting import exported
-from benchmarks.location.sound import look_at
 from conformance.results.records.findings import findings
 from conformance.results.records.subject import at_fault
+from evidence.location.sound import look_at
 from tests.kit.cases import details, module_of, say, verdict, with_symbolic, write_case
 from tests.kit.planting import planted, untyped
 from tests.kit.runs import run_suite
+from tests.plants.edits import Edit, exchanged
+from tests.plants.planting import exported
 
 pytestmark = pytest.mark.own_store
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.location import lowered, lowerings
+from evidence.location import lowered
+from tests.plants.location import lowerings
 
 TEXT = "def one(x):\n    return x + 1\n\n\n@staticmethod\ndef other(x):\n    return x + 1\n"
 

@@ -13,9 +13,6 @@ from onnx import helper
 from onnxscript import opset18 as op
 from torch.onnx._internal.exporter import _dispatching
 
-from benchmarks.culprits.edits import behind, plus
-from benchmarks.culprits.plant import Planted, Planting
-from benchmarks.culprits.planting import exported
 from conformance.case.plan.settings import Settings
 from conformance.cells.runner import Runner
 from conformance.diagnose.operators.dynamo import SeenByDynamo, of_graph
@@ -25,6 +22,9 @@ from conformance.results.records.location import places_of
 from tests.kit.cases import case_of, details, module_of, say, verdict
 from tests.kit.planting import planted, untyped, wrapping
 from tests.kit.warm_python import warm_python
+from tests.plants.edits import behind, plus
+from tests.plants.plant import Planted, Planting
+from tests.plants.planting import exported
 
 pytestmark = pytest.mark.own_store
 

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import pytest
 from onnxscript import opset18 as op
 
-from benchmarks.culprits.edits import Edit, behind, exchanged, plus, times
-from benchmarks.culprits.planting import exported
 from conformance.results.records.location import places_of
 from tests.diagnose.operators.test_refused import as_double, lowering, symbolic
 from tests.diagnose.operators.test_rewrites import CLIPPED, fused_as
 from tests.kit.cases import Bench, case_of, details, say, verdict
 from tests.kit.planting import planted, untyped
+from tests.plants.edits import Edit, behind, exchanged, plus, times
+from tests.plants.planting import exported
 
 pytestmark = pytest.mark.own_store
 

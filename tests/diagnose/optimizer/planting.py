@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks.passes.planting import optimized
+from tests.plants.passes.planting import optimized
 
 
 @contextlib.contextmanager

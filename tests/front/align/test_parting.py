@@ -5,7 +5,6 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from benchmarks.culprits.planting import exported
 from conformance.diagnose.operators.captured_program import Operator, Program
 from conformance.diagnose.operators.forced import steps
 from conformance.diagnose.operators.losses import largest, losses
@@ -14,6 +13,7 @@ from tests.front.align.support import Trial, first, of_module, parting, said
 from tests.kit.cases import say
 from tests.kit.networks import BOTH, DYNAMO_THOROUGH, EXPORTERS, FP16, IMAGES, INT8, network, wrong
 from tests.kit.planting import planted
+from tests.plants.planting import exported
 
 
 @EXPORTERS

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import browser as browsers
-from benchmarks.browser import Browser, Page
 from conformance.results.report.html import page
+from tests.kit import browser as browsers
+from tests.kit.browser import Browser, Page
 from tests.results.report.support import (
     HEADER,
     HOSTILE,

@@ -96,7 +96,7 @@ def test_each_function_that_is_called_is_recorded():
 def test_the_recording_is_what_the_installed_cuda_python_offers(tmp_path):
     """A version later than the recorded may take more; it has to have all that is recorded, in the same places."""
     pytest.importorskip("cuda.bindings")
-    file = Path(__file__).parent.parent.parent.parent / "benchmarks" / "bindings.py"
+    file = DOUBLES / "bindings.py"
     ask = (
         f"import json, runpy; made = runpy.run_path({str(file)!r}); import cuda.bindings.driver as cuda\n"
         f"said = json.load(open({str(DOUBLES / 'cuda_python.json')!r}))\n"

@@ -1,5 +1,0 @@
-"""Mistakes planted in the package itself: do its own tests find them, and which ones?"""
-
-from benchmarks.defects.command import main
-
-__all__ = ["main"]

@@ -1,5 +1,0 @@
-"""Faults of ONNX Runtime made small: how many nodes are left, and does every script show the defect by itself?"""
-
-from benchmarks.reduction.page import rows, write
-
-__all__ = ["rows", "write"]

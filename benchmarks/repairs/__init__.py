@@ -1,6 +1,0 @@
-"""Located defects: for how many does ``conformance findings --fix`` know a change that mends them, and is any of its
-changes wrong?"""
-
-from benchmarks.repairs.page import rows, write
-
-__all__ = ["rows", "write"]

@@ -1,0 +1,1 @@
+"""Defects whose culprit is known: a table for each culprit."""

@@ -1,0 +1,1 @@
+"""Ways in which a case can depend on something."""

@@ -1,0 +1,1 @@
+"""Exports that are wrong at a known operator and line."""

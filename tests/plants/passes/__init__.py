@@ -1,0 +1,1 @@
+"""Passes of optimizers that are wrong."""
