@@ -15,12 +15,13 @@ from benchmarks.culprits.plant import Planted
 from benchmarks.culprits.planting import kernel
 from conformance.cells import accuracy
 from conformance.cells.replay.replay_bundle import replay
-from conformance.diagnose.search import OutOfTime
+from conformance.diagnose.search import Asking, OutOfTime, ask_here
 from conformance.diagnose.smallest.model_script import MOST_LINES, issue, script, shows
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ModelFailure, ModelTrials, difference, divides_by_zero
 from conformance.diagnose.smallest.smallest import reference_values
 from conformance.models.bundle.bundle_layout import Bundle
+from conformance.process.worker import aside
 from conformance.results.records.record import Record
 from conformance.runtimes import opener
 from conformance.runtimes.onnxgraph.cut import Cut, Cutter
@@ -37,15 +38,15 @@ def cutter_of(whole: onnx.ModelProto, x: Any, folder: Path) -> Cutter:
     return Cutter(whole, reference_values(whole, UNOPTIMIZED, (), {"x": x}, 60.0, folder))
 
 
-def trials(*passes: str, alone: bool = False) -> ModelTrials:
-    return ModelTrials(ModelFailure("values", UNOPTIMIZED, 1e-3, passes=passes), float("inf"), alone=alone)
+def trials(*passes: str, ask: Asking = ask_here) -> ModelTrials:
+    return ModelTrials(ModelFailure("values", UNOPTIMIZED, 1e-3, passes=passes), float("inf"), ask)
 
 
 class Needing(ModelTrials):
     """Trials in which just those models fail that have certain nodes, by their names."""
 
     def __init__(self, *needs: str, most: int = 10**6) -> None:
-        super().__init__(ModelFailure("values", UNOPTIMIZED, 1e-3), float("inf"), alone=False)
+        super().__init__(ModelFailure("values", UNOPTIMIZED, 1e-3), float("inf"))
         self._needs, self._most = {*needs}, most
 
     def fails(self, cut: Cut | None) -> bool:
@@ -188,8 +189,8 @@ def test_another_pass_is_another_defect(tmp_path):
 def test_a_model_that_takes_its_process_along_does_not_fail_alike(tmp_path):
     cut = cutter_of(models.layer_norm(), normal(3, 8), tmp_path).of(range(9))
     with kernel(lambda model: os.abort())(Planted()):
-        assert not trials(alone=True).fails(cut)
-    assert trials(alone=True).fails(cut)
+        assert not trials(ask=aside.ask).fails(cut)
+    assert trials(ask=aside.ask).fails(cut)
 
 
 def test_a_model_that_a_script_would_not_hold_lies_beside_it(tmp_path):

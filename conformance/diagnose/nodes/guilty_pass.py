@@ -8,7 +8,6 @@ held to the reverse too: on the model as all others leave it, that pass alone ha
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conformance.diagnose.nodes.other_runtime import Asked, answer, answered
-from conformance.diagnose.search import OutOfTime, part, require_time
+from conformance.diagnose.search import Asking, OutOfTime, Shrinker, part, require_time, search_aside
 from conformance.process.arrays import Array
 from conformance.process.errors import attempt
 from conformance.process.worker import aside
@@ -61,22 +60,17 @@ def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
     ``together``, without the rest, ``passes`` are all of these. ``removed`` and ``added`` are nodes, as ``Add name``,
     ``more`` how many of them are not told; ``unfinished`` is true where time ran out.
     """
-    deadline = time.monotonic() + seconds
-    try:
-        # All in one process of its own, which most models do not take along.
-        return aside.ask(lambda: _guilty(_Trials(broken, deadline, alone=False)), seconds)
-    except (aside.Lost, RuntimeError):
-        return _guilty(_Trials(broken, max(deadline, time.monotonic() + seconds / 2), alone=True))
+    return search_aside(lambda ask, deadline: _guilty(_Sessions(broken, ask, deadline)), seconds)
 
 
-def _guilty(trials: _Trials) -> dict[str, Any] | None:
-    broken = trials.broken
+def _guilty(sessions: _Sessions) -> dict[str, Any] | None:
+    broken = sessions.broken
     with tempfile.TemporaryDirectory() as folder:
         try:
-            level = next((level for level in LEVELS if trials.at(level) == "alike"), None)
+            level = next((level for level in LEVELS if sessions.outcome(level) == "alike"), None)
             if level is None:
                 return None
-            passes = trials.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
+            passes = sessions.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
         except (OutOfTime, aside.Lost, RuntimeError, OSError):
             return None
         told: dict[str, Any] = {
@@ -84,42 +78,43 @@ def _guilty(trials: _Trials) -> dict[str, Any] | None:
             "alone": False, "helpers": [],
         }  # fmt: skip
         try:
-            _name(trials, level, passes, told, Path(folder))
+            _name(sessions, level, passes, told, Path(folder))
         except (OutOfTime, aside.Lost):
             told["unfinished"] = True
     return told
 
 
-def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], folder: Path) -> None:
+def _name(sessions: _Sessions, level: str, passes: Passes, told: dict[str, Any], folder: Path) -> None:
     helpers: list[str] = []
+    heals = Shrinker[Sequence[str]](lambda names: sessions.outcome(level, names) == "right", key=tuple).fails
     while True:
         left = [name for name in passes.changed if name not in helpers]
-        healing = part(left, lambda names: trials.at(level, names) == "right") if left else None
+        healing = part(left, heals) if left else None
         if healing and len(healing) > 1:  # halves may hide one that is enough by itself
-            healing = next(([name] for name in left if trials.at(level, [name]) == "right"), healing)
+            healing = next(([name] for name in left if heals([name])), healing)
         if healing is None or (len(healing) > 1 and helpers):
             break
         if not told["passes"]:
             told["passes"] = list(healing)
         before, after = folder / "before.onnx", folder / "after.onnx"
         if len(healing) > 1:
-            trials.saved(level, healing, trials.broken.model, before)
-            trials.saved(level, (), trials.broken.model, after)
+            sessions.saved(level, healing, sessions.broken.model, before)
+            sessions.saved(level, (), sessions.broken.model, after)
             told |= _difference(before, after)
             return
         (name,) = healing
         others = only([name], passes.all)
-        trials.saved(level, healing, trials.broken.model, before)
-        if before.is_file() and trials.at(level, others, before) == "alike":
-            trials.saved(level, others, before, after)
+        sessions.saved(level, healing, sessions.broken.model, before)
+        if before.is_file() and sessions.outcome(level, others, before) == "alike":
+            sessions.saved(level, others, before, after)
             told |= {"passes": [name], "alone": True, "helpers": helpers, **_difference(before, after)}
             return
         if not helpers:
-            trials.saved(level, (), trials.broken.model, after)
+            sessions.saved(level, (), sessions.broken.model, after)
             told |= _difference(before, after)
         helpers.append(name)
     if helpers:
-        needed = part(passes.changed, lambda names: trials.at(level, only(names, passes.all)) == "alike")
+        needed = part(passes.changed, lambda names: sessions.outcome(level, only(names, passes.all)) == "alike")
         told |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
     told["helpers"] = [name for name in helpers if name not in told["passes"]]
 
@@ -134,25 +129,23 @@ def right_without_reuse(broken: Broken) -> bool:
     return outcome(reuse=False) == "right" and outcome(reuse=True) == "alike"
 
 
-class _Trials:
-    """Sessions with passes switched off that are asked for their outputs; each in a process of its own (``alone``),
-    or in this one."""
+@dataclass(frozen=True)
+class _Sessions:
+    """Sessions with passes switched off, each opened where ``ask`` asks."""
 
-    def __init__(self, broken: Broken, deadline: float, *, alone: bool) -> None:
-        self.broken, self._deadline, self._alone = broken, deadline, alone
+    broken: Broken
+    ask: Asking
+    deadline: float
 
     def asked(self, question: Callable[[], _T]) -> _T:
         """The answer; raises what the question raises, ``aside.Lost`` where its process ends, and OutOfTime."""
-        seconds = require_time(self._deadline)
-        return aside.ask(question, seconds) if self._alone else question()
+        return self.ask(question, require_time(self.deadline))
 
-    def at(self, level: str, off: Sequence[str] = (), model: Path | None = None) -> str:
+    def outcome(self, level: str, off: Sequence[str] = (), model: Path | None = None) -> str:
         """The outcome of the model, or of one that ``saved`` wrote, at a level without some passes."""
-        broken, model = self.broken, model or self.broken.model
-        require_time(self._deadline)
-
-        question = partial(broken.answer, model, Optimizing(level, tuple(off)))
-        return broken.outcome(answered(question) if self._alone else question())
+        require_time(self.deadline)
+        question = partial(self.broken.answer, model or self.broken.model, Optimizing(level, tuple(off)))
+        return self.broken.outcome(answered(question, self.ask))
 
     def saved(self, level: str, off: Sequence[str], model: Path, file: Path) -> None:
         """Write the model as it is after optimization; nothing where it cannot be."""

@@ -56,10 +56,27 @@ class Function:
     """By name of an input what it is exported with, where that has other sizes; empty where it is exported with what
     it is run with."""
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The inputs and the constants."""
+        return {**self.inputs, **self.constants}
+
     def with_arrays(self, arrays: Mapping[str, Array]) -> Function:
+        """Return the function with other inputs and constants in place of some."""
         inputs = {name: arrays.get(name, value) for name, value in self.inputs.items()}
         constants = {name: arrays.get(name, value) for name, value in self.constants.items()}
         return dataclasses.replace(self, inputs=inputs, constants=constants)
+
+    def of_size(self, size: int, fewer: int, arrays: Mapping[str, Array]) -> Iterator[Function]:
+        """Yield the function with arrays that are cut from a size to ``fewer``; then also with that number in place
+        of the size among those that calls are given. It has to keep sizes that it is not exported with."""
+        if self.traced:
+            return
+        sliced = self.with_arrays(arrays)
+        yield sliced
+        counted = rewritten(sliced, lambda number: fewer if number == size else number)
+        if counted.steps != sliced.steps:
+            yield counted
 
 
 @dataclass
@@ -253,10 +270,7 @@ def _numbers(program: Program) -> Iterator[str]:
             yield from one.outputs
 
 
-Rewrite = Callable[[Any], Any]
-
-
-def rewritten(function: Function, change: Rewrite) -> Function:
+def rewritten(function: Function, change: Callable[[int], int]) -> Function:
     """The function with other plain values in its calls: ``change`` is asked of each integer."""
 
     def of(argument: Any) -> Any:

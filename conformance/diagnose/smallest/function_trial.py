@@ -9,7 +9,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from conformance.compare.close import Limit, ratios
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Judge, Right, defaults_for
-from conformance.diagnose.search import require_time
+from conformance.diagnose.search import Shrinker
 from conformance.diagnose.smallest.extracted_function import Function
 from conformance.diagnose.smallest.lines import RUN, Exporting, exporting, feeding, module
 from conformance.diagnose.smallest.model_trial import TIGHTEST, difference, limit_of
@@ -35,44 +34,42 @@ VANISHING = 1e-3
 """The share of the largest value of the first function that failed, below which what others give is as good as 0."""
 
 
-@dataclass
-class FunctionTrials:
+class FunctionTrials(Shrinker[Function]):
     """Functions that are tried until a deadline. The first that fails says in which way the others have to."""
 
-    how: Exporting
-    kind: str
-    """``values`` or another error of a comparison, ``stops``, ``raises`` where it cannot be exported, or ``refused``
-    where onnx.checker refuses it."""
-    deadline: float
-    error: str = ""
-    """The ``gist`` of what the exporter raises, or the name of the checker's error."""
-    limit: float = TIGHTEST
+    limit = TIGHTEST
     """How far outputs may be off, relative to their largest value or to ``floor``."""
-    floor: float = 0.0
-    judge: Callable[[Sequence[Array]], Judge] = defaults_for
-    """What outputs are compared by, as the cell's are, until a function has failed; it is made of those that are
-    right."""
-    count: int = 0
-    right: int = 0
+    floor = 0.0
+    right = 0
     """The number of functions that were exported and gave what PyTorch gives."""
-    alone: bool = False
+    alone = False
     """True where the call alone is one of these."""
-    as_exported: bool = False
+    as_exported = False
     """True where the call alone is one of these when it is exported at the sizes of the module's export."""
-    expected: list[Array] = field(default_factory=list)
+    expected: Sequence[Array] = ()
     """What is right for the function that failed last."""
-    actual: list[Array] = field(default_factory=list)
+    actual: Sequence[Array] = ()
     """What ONNX Runtime gave for it; empty where it stops."""
-    model: bytes = b""
+    model = b""
     """What it was exported to."""
 
-    def fails(self, function: Function | None) -> bool:
-        """Return whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not
-        fail."""
-        require_time(self.deadline)
-        self.count += 1
-        if function is None:
-            return False
+    def __init__(
+        self,
+        how: Exporting,
+        kind: str,
+        deadline: float,
+        error: str = "",
+        judge: Callable[[Sequence[Array]], Judge] = defaults_for,
+    ) -> None:
+        """``kind`` is ``values`` or another error of a comparison, ``stops``, ``raises`` where a function cannot be
+        exported, or ``refused`` where onnx.checker refuses it; ``error`` the ``gist`` of what the exporter raises, or
+        the name of the checker's error. Until a function has failed, outputs are compared as the cell's are, by what
+        ``judge`` makes of those that are right."""
+        super().__init__(self._fails_alike, deadline)
+        self.how, self.kind, self.error, self._judge = how, kind, error, judge
+
+    def _fails_alike(self, function: Function) -> bool:
+        """Return whether the function fails alike; what is no function of PyTorch's does not."""
         if self.kind == RAISES:
             return self._raises(function)
         outcome = or_else(None, lambda: self._outcome(function))
@@ -112,7 +109,7 @@ class FunctionTrials:
         kind = difference(actual, space["expected"], self.limit, self.floor)
         if kind is None and not self.actual:  # so far any function counts that a cell would call wrong
             wanted = [one.copy() for one in space["expected"]]
-            kind = "values" if self.judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
+            kind = "values" if self._judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
         return kind, space["expected"], actual, space["model"]
 
     def _raises(self, function: Function) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,7 +217,3 @@ RUN = (
     "",
 )
 """The function ``run``, without the runtime's own optimizer, which is not in question."""
-
-
-def without(function: Function, operator: str) -> Function:
-    return dataclasses.replace(function, own=tuple(name for name in function.own if name != operator))

@@ -18,6 +18,7 @@ from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty
+from conformance.diagnose.search import Asking, search_aside
 from conformance.diagnose.smallest.model_script import issue, leave_script, script
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ONE, ModelFailure, ModelTrials, kind_of, limit_of, outcome_of
@@ -105,8 +106,7 @@ _Found = tuple[Cut, int, bool, int]
 
 
 def _searched(model: Path, failure: ModelFailure, example: Example, seconds: float) -> _Found | None:
-    """The smallest model, sought in a process of its own, which most models do not take along; one that does is
-    sought again with each model in another process."""
+    """The smallest model; None where nothing can be taken away."""
     import onnx
 
     loaded = onnx.load(model)
@@ -114,18 +114,15 @@ def _searched(model: Path, failure: ModelFailure, example: Example, seconds: flo
         values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS, Path(folder))
     cutter = Cutter(loaded, values)
 
-    def search(*, alone: bool) -> _Found | None:
-        trials = ModelTrials(failure, time.monotonic() + seconds, alone=alone)
+    def search(ask: Asking, deadline: float) -> _Found | None:
+        trials = ModelTrials(failure, deadline, ask)
         found = fewest(cutter, trials)
         cut = None if found is None else cutter.of(found[0])
         if found is None or cut is None:
             return None
         return simplified(cut, trials), len(cutter.nodes), found[1], trials.count
 
-    try:
-        return aside.ask(lambda: search(alone=False), seconds + ONE)
-    except aside.Lost:
-        return search(alone=True)
+    return search_aside(search, seconds, ONE)
 
 
 def _with_passes_of(cut: Cut, failure: ModelFailure) -> ModelFailure:

@@ -6,7 +6,7 @@ optimizers look at constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from conformance.process.arrays import Array
 from conformance.process.errors import or_else
-from conformance.runtimes.onnxgraph.reads import OWN, Graph, copy_of, dims_of, initializers, needs, reads
+from conformance.runtimes.onnxgraph.reads import OWN, Graph, copy_of, dims_of, initializers, needs, reads, refill
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
 def empty(model: ModelProto, name: str) -> ModelProto:
@@ -122,6 +122,50 @@ class Cut:
     def constants(self) -> dict[str, Array]:
         """The constants of the model by name."""
         return initializers(self.model)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The inputs and the constants."""
+        return {**self.feeds, **self.constants}
+
+    def edited(
+        self, change: Callable[[GraphProto], object] = lambda _: None, arrays: Mapping[str, Array] | None = None
+    ) -> Cut:
+        """Return a copy with a change of its graph and other arrays for some inputs and constants, without what no
+        node needs then: inputs, constants, functions with their domains, texts of the exporter."""
+        from onnx import numpy_helper
+
+        model = copy_of(self.model)
+        graph = model.graph
+        change(graph)
+        used = {name for node in graph.node for name in needs(node)}
+        others = arrays or {}
+        feeds, constants = ({name: others.get(name, value) for name, value in own.items() if name in used}
+                            for own in (self.feeds, self.constants))  # fmt: skip
+        refill(graph.input, (declare(name, value) for name, value in feeds.items()))
+        refill(graph.initializer, (numpy_helper.from_array(value, name) for name, value in constants.items()))
+        for node in graph.node:
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
+        called = {(node.domain, node.op_type) for node in graph.node}
+        if not any((function.domain, function.name) in called for function in model.functions):
+            del model.functions[:]
+            domains = {node.domain for node in graph.node} | {*OWN}
+            refill(model.opset_import, (entry for entry in self.model.opset_import if entry.domain in domains))
+        return Cut(model, feeds)
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Cut:
+        """Return the model with other inputs and constants in place of some."""
+        return self.edited(arrays=arrays)
+
+    def of_size(self, size: int, fewer: int, arrays: Mapping[str, Array]) -> Iterator[Cut]:
+        """Yield the model with arrays that are cut from a size to ``fewer``; first also with that number in place of
+        the size among integers, as in the target of a Reshape."""
+        counted = {name: np.where(value == size, fewer, value) if value.dtype == np.int64 else value
+                   for name, value in arrays.items()}  # fmt: skip
+        if any(not np.array_equal(counted[name], value) for name, value in arrays.items() if value.dtype == np.int64):
+            yield self.edited(arrays=counted)
+        yield self.edited(arrays=arrays)
 
 
 class Cutter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 M = TypeVar("M")
+V = TypeVar("V")
 
 OWN = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -26,6 +27,13 @@ _TRACES = ("pkg.torch.onnx.stack_trace",)
 def copy_of(message: M) -> M:
     """Return a copy of a model, a node or another message of ONNX, which may be changed."""
     return copy.deepcopy(message)
+
+
+def refill(field: MutableSequence[V], values: Iterable[V]) -> None:
+    """Put other values in place of those of a repeated field of a message."""
+    kept = [*values]
+    del field[:]
+    field.extend(kept)
 
 
 def inside(node: NodeProto) -> Iterator[GraphProto]:
