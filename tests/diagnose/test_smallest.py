@@ -16,9 +16,10 @@ from benchmarks.culprits.planting import kernel
 from conformance.cells import accuracy
 from conformance.cells.replay.replay_bundle import replay
 from conformance.diagnose.search import Asking, OutOfTime, ask_here
-from conformance.diagnose.smallest.model_script import MOST_LINES, issue, script, shows
+from conformance.diagnose.smallest.model_script import reproduction
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ModelFailure, ModelTrials, difference, divides_by_zero
+from conformance.diagnose.smallest.reproduction import MOST_LINES, shows
 from conformance.diagnose.smallest.smallest import reference_values
 from conformance.models.bundle.bundle_layout import Bundle
 from conformance.process.worker import aside
@@ -131,16 +132,18 @@ def test_a_known_defect_is_cut_to_its_pattern_and_its_script_shows_it(tmp_path, 
     small = simplified(cut, tried)
     assert tried.fails(small) and len(small.model.graph.node) <= nodes
     assert sum(array.size for array in small.feeds.values()) <= x.size
-    text = script(small, tried.failure, expected_of(small, tmp_path))
-    assert text is not None and text.count("\n") <= MOST_LINES
+    about = reproduction(small, tried.failure, expected_of(small, tmp_path))
+    assert about is not None
+    text = about.script
+    assert text.count("\n") <= MOST_LINES and "model.onnx" not in text
     file = tmp_path / "repro.py"
     file.write_text(text, encoding="utf-8")
-    lives, said = shows(file)
+    lives, said = shows(file, 120)
     assert lives, said
     mended = tmp_path / "mended.py"
     mended.write_text(text.replace("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"), encoding="utf-8")
     assert subprocess.run([sys.executable, str(mended)], check=False, timeout=120).returncode == 0
-    told = issue(text, said, tried.failure, {"operators": ["Div"]}, {"onnxruntime": "1", "onnx": None})
+    told = about.issue(said, {"onnxruntime": "1", "onnx": None})
     assert f"disabled_optimizers=['{name}']" in told and text.strip() in told and "- onnxruntime 1" in told
 
 
@@ -198,8 +201,8 @@ def test_a_model_that_a_script_would_not_hold_lies_beside_it(tmp_path):
     whole = model([node("MatMul", "x w", "p"), node("Sin", "p", "y")], [3, 40], {"w": weights})
     cut = cutter_of(whole, normal(3, 40), tmp_path).of([0, 1])
     assert cut is not None
-    text = script(cut, ModelFailure("values", UNOPTIMIZED, 1e-3), [normal(3, 40)])
-    assert text is not None and "model.onnx" in text and text.count("\n") <= MOST_LINES
+    about = reproduction(cut, ModelFailure("values", UNOPTIMIZED, 1e-3), [normal(3, 40)])
+    assert about is not None and "model.onnx" in about.script and about.script.count("\n") <= MOST_LINES
 
 
 NET = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import re
 import warnings
@@ -18,8 +16,9 @@ from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Judge, Right, defaults_for
 from conformance.diagnose.search import Shrinker
 from conformance.diagnose.smallest.extracted_function import Function
-from conformance.diagnose.smallest.lines import RUN, Exporting, exporting, feeding, module
+from conformance.diagnose.smallest.lines import Exporting, exporting, feeding, module, modules_of
 from conformance.diagnose.smallest.model_trial import TIGHTEST, difference, limit_of
+from conformance.diagnose.smallest.reproduction import imports, running
 from conformance.models.exporters.graph import refusal
 from conformance.models.exporters.symbolics import registered
 from conformance.process.arrays import Array
@@ -103,7 +102,7 @@ class FunctionTrials(Shrinker[Function]):
             refused = refusal(onnx.load_from_string(space["model"]), sizes=True)
             kind = None if refused is None else REFUSED if refused[0] == self.error else refused[0]
             return kind, space["expected"], [], space["model"]
-        actual = attempt(lambda: [np.asarray(one) for one in space["run"]()])
+        actual = attempt(lambda: [np.asarray(one) for one in space["run"]("ORT_DISABLE_ALL")])
         if isinstance(actual, Exception):
             return STOPS, space["expected"], [], space["model"]
         kind = difference(actual, space["expected"], self.limit, self.floor)
@@ -135,7 +134,7 @@ def exported(function: Function, how: Exporting) -> dict[str, Any]:
     """Return what a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx
     does."""
     space = _fed(function, how)
-    _execute([*exporting(function, how), *RUN], space)
+    _execute([*exporting(function, how), *running({})], space)
     return space
 
 
@@ -148,16 +147,14 @@ def gist(error: BaseException) -> str:
 
 def _fed(function: Function, how: Exporting) -> dict[str, Any]:
     """Return what the script has defined before it exports."""
-    import onnxruntime
-    import torch
-
-    space: dict[str, Any] = {"np": np, "ort": onnxruntime, "torch": torch, "given": {}}
-    space |= {name: importlib.import_module(name) for name in imports(function, how)}
-    space["given"] = {name: value.copy() for name, value in {**function.inputs, **function.constants}.items()}
-    space["traced"] = {name: value.copy() for name, value in function.traced.items()}
-    traced = {name: f"traced[{name!r}]" for name in function.traced}
-    feeds = feeding(function, _given(function.inputs), _given(function.constants), traced)
-    _execute([*module(function), *feeds], space)
+    kinds = {"given": function.arrays, "traced": function.traced}
+    space: dict[str, Any] = {
+        kind: {name: value.copy() for name, value in arrays.items()} for kind, arrays in kinds.items()
+    }
+    texts = ({name: f"{kind}[{name!r}]" for name in arrays} for kind, arrays in kinds.items())
+    lines = [*module(function), *feeding(function, *texts)]
+    used = imports([*lines, *exporting(function, how), *running({})], modules_of(function, how))
+    _execute([*used, *lines], space)
     return space
 
 
@@ -165,35 +162,6 @@ def _execute(lines: Iterable[str], space: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile("\n".join(lines), "<small>", "exec"), space)
-
-
-def _given(names: Iterable[str]) -> dict[str, str]:
-    return {name: f"given[{name!r}]" for name in names}
-
-
-def imports(function: Function, how: Exporting) -> list[str]:
-    """The modules beside torch, NumPy and ONNX Runtime that a script about the function imports."""
-    own = [name.partition(".")[0] for name in how.code(function.own)]
-    called = " ".join(step.call.function for step in function.steps)
-    known = [name for name in ("io", "math", "operator") if f"{name}." in called]
-    if how.exporter == "torchscript":
-        known.append("io")
-    if how.simplify:
-        known += ["onnx", "onnxsim"]
-    others = [name for name in sorted(_spaces(function)) if importlib.util.find_spec(name)]
-    return list(dict.fromkeys([*sorted({*known}), *others, *defining(function, how), *own]))
-
-
-def defining(function: Function, how: Exporting) -> Sequence[str]:
-    """The modules without which the function has no operators to call: those of the case, if it calls one that is
-    neither PyTorch's nor of a package that is called as the operator's namespace is."""
-    return how.defines if any(importlib.util.find_spec(name) is None for name in _spaces(function)) else ()
-
-
-def _spaces(function: Function) -> set[str]:
-    """The namespaces of operators that a function calls, without those that PyTorch has itself."""
-    called = " ".join(step.call.function for step in function.steps)
-    return set(re.findall(r"torch\.ops\.(\w+)\.", called)) - {"aten", "prim", "prims"}
 
 
 def _off(actual: Sequence[Array], expected: Sequence[Array]) -> float:

@@ -19,7 +19,7 @@ from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty
 from conformance.diagnose.search import Asking, search_aside
-from conformance.diagnose.smallest.model_script import issue, leave_script, script
+from conformance.diagnose.smallest.model_script import reproduction
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ONE, ModelFailure, ModelTrials, kind_of, limit_of, outcome_of
 from conformance.judge.comparer import WrongAnswer
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """How long a runtime may take for what is right for a model, or for one of its nodes."""
+SCRIPT = 60.0
+"""How long the script may take."""
 
 
 def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
@@ -69,7 +71,11 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
         "operators": [operator_of(node) for node in cut.model.graph.node], "passes": list(failure.passes),
         **({} if finished else {"unfinished": True}),
     }  # fmt: skip
-    told |= _scripted(cut, failure, expected, told, folder)
+    about = None if failure.libraries else reproduction(cut, failure, expected)
+    if about is None:
+        told["why_not"] = "libraries" if failure.libraries else "length"
+    else:
+        told |= about.leave(folder, SCRIPT)
     return {**told, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
 
 
@@ -185,20 +191,6 @@ def _write(
         runtimes=["onnxruntime"], excused=list(range(len(expected))), libraries=libraries,
         config=dict(failure.config or {}),
     ))  # fmt: skip
-
-
-def _scripted(
-    cut: Cut, failure: ModelFailure, expected: Sequence[Array], told: dict[str, Any], folder: Path
-) -> dict[str, Any]:
-    """Write the script, run it, and keep it with its text where it shows the defect."""
-    text = None if failure.libraries else script(cut, failure, expected)
-    if text is None:
-        return {"why_not": "libraries" if failure.libraries else "length"}
-    packages = ("onnxruntime", "onnx", "numpy")
-    kept, said = leave_script(
-        folder, text, packages, lambda said, versions: issue(text, said, failure, told, versions)
-    )
-    return kept or {"why_not": said[-400:] or "it said nothing"}
 
 
 MOST_BYTES = 2**30

@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from conformance.case.files.export_keys import OnnxFile
 from conformance.case.files.python import describe
 from conformance.compare.judges import Judge, defaults_for
@@ -26,12 +24,12 @@ from conformance.diagnose.operators.refused_operator import stopped_export
 from conformance.diagnose.refused import arguments_of, refused_by_checker
 from conformance.diagnose.search import OutOfTime
 from conformance.diagnose.smallest.extracted_function import Function, Place, Unwritten
-from conformance.diagnose.smallest.function_script import VALUES, Shown, issue, script
+from conformance.diagnose.smallest.function_script import reproduction
 from conformance.diagnose.smallest.function_search import fewest, simplified
-from conformance.diagnose.smallest.function_trial import RAISES, REFUSED, STOPS, FunctionTrials, defining, gist
+from conformance.diagnose.smallest.function_trial import RAISES, REFUSED, STOPS, FunctionTrials, gist
 from conformance.diagnose.smallest.lines import Exporting, Names
-from conformance.diagnose.smallest.model_script import leave_script
 from conformance.diagnose.smallest.model_trial import difference
+from conformance.diagnose.smallest.reproduction import Reproduction
 from conformance.models.cell_run import CellRun
 from conformance.models.kept.dependency_files import imported
 from conformance.process.arrays import Array
@@ -50,9 +48,9 @@ _KINDS = {"value": "values", "shape": "WrongShape", "dtype": "WrongDtype", "stop
 
 @dataclass(frozen=True)
 class Reduced:
-    """The result of making a function smaller: one that fails, or why there is none."""
+    """The result of making a function smaller: what reproduces the defect, or why there is nothing."""
 
-    shown: Shown | None
+    about: Reproduction | None
     told: dict[str, Any]
     """What the record says of it."""
 
@@ -68,7 +66,7 @@ def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     found = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
     if isinstance(found, Exception):
         found = Reduced(None, {"why_not": summarize(found)})
-    return Reduced(found.shown, {**found.told, "seconds": round(time.monotonic() - start, 3)})
+    return Reduced(found.about, {**found.told, "seconds": round(time.monotonic() - start, 3)})
 
 
 def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
@@ -81,7 +79,7 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
         return Reduced(None, {"why_not": "libraries"})
     trials = FunctionTrials(_exporting(run), kind, deadline, judge=_judging(run))
     found = _found(place, trials)
-    if found.shown:
+    if found.about:
         return found
     return Reduced(None, found.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
 
@@ -147,13 +145,11 @@ def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Re
     function, finished = simplified(function, trials)
     calls = tuple(step.operator for step in function.steps if step.call.function)
     by_evaluator = trials.kind not in (RAISES, REFUSED) and _by_evaluator(trials, function)
-    error = trials.error.partition(":")[0]
-    shown = Shown(
-        function, trials.how, trials.kind, trials.limit, trials.allowed(), by_evaluator, calls, place.of, error
-    )
+    about = reproduction(function, trials, calls, place.of, by_evaluator=by_evaluator)
     own = trials.how.code(function.own)
     told = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
-    return Reduced(shown, {**told, **({} if finished else {"unfinished": True}), "tried": trials.count})
+    told |= {} if finished else {"unfinished": True}
+    return Reduced(about, told | ({} if about else {"why_not": "length"}) | {"tried": trials.count})
 
 
 def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
@@ -260,26 +256,16 @@ def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
 def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
     """Write the script about a function, run it, and keep it with its text where it shows the defect; what the
     record says of it."""
-    shown, told = found.shown, dict(found.told)
-    if shown is None:
-        return told
-    written = script(shown)
-    if written is None:
-        return {**told, "why_not": "length"}
-    text, arrays = written
+    if found.about is None:
+        return dict(found.told)
+    about = dataclasses.replace(found.about, cause=cause)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _copy(run, [*shown.how.code(shown.function.own), *defining(shown.function, shown.how)], folder)
-    if arrays:
-        np.savez(folder / VALUES, allow_pickle=False, **arrays)
-    packages = ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")
-    kept, said = leave_script(
-        folder, text, packages, lambda said, versions: issue(text, said, shown, versions, cause), SCRIPT
-    )
-    if not kept:
+    _copy(run, about.modules, folder)
+    left = about.leave(folder, SCRIPT)
+    if "repro" not in left:
         shutil.rmtree(folder, ignore_errors=True)
-        return {**told, "why_not": (said.splitlines() or ["it said nothing"])[-1][:300]}
-    return {**told, **kept}
+    return found.told | left
 
 
 def _defines(run: CellRun) -> list[str]:
@@ -291,10 +277,10 @@ def _defines(run: CellRun) -> list[str]:
     return [name for name in dict.fromkeys(names) if (case.folder / f"{name}.py").is_file()]
 
 
-def _copy(run: CellRun, code: Sequence[str], folder: Path) -> None:
-    """Copy the files of functions beside the case, with those that these import there."""
+def _copy(run: CellRun, modules: Sequence[str], folder: Path) -> None:
+    """Copy the files of modules beside the case, with those that these import there."""
     beside = run.cell.case.folder.resolve()
-    for file in imported(beside, [name.partition(".")[0] for name in code]):
+    for file in imported(beside, modules):
         if file.is_relative_to(beside):
             place = folder / file.relative_to(beside)
             place.parent.mkdir(parents=True, exist_ok=True)
