@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Container, Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,6 +134,17 @@ class Graph:
     def node_of(self, tensor: str) -> NodeProto | None:
         index = self.makers.get(tensor)
         return None if index is None else self.nodes[index]
+
+    def computing(self, tensors: Iterable[str], end: Container[str] = ()) -> list[int]:
+        """Return the nodes that tensors are computed by, back to those of ``end``, in order."""
+        needed: set[int] = set()
+        todo = list(tensors)
+        while todo:
+            index = self.makers.get(todo.pop())
+            if index is not None and index not in needed:
+                needed.add(index)
+                todo += [name for name in reads(self.nodes[index]) if name not in end]
+        return sorted(needed)
 
 
 def label(node: NodeProto) -> str:
