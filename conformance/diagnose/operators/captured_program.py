@@ -124,6 +124,12 @@ class Program:
                 values.pop(name, None)
         return [None if name is None else values[name] for name in self.outputs]
 
+    def tied(self) -> Iterator[tuple[Operator, str, str]]:
+        """Yield the operators in order, each with its values that the graph has, and their tensors."""
+        for operator in self.operators:
+            for name in operator.outputs:
+                yield from ((operator, name, tensor) for tensor in self.ties.get(name, ()) if tensor is not None)
+
     def order(self) -> Iterator[tuple[Operator, list[str]]]:
         """Each operator, with the values that nobody needs after it."""
         last: dict[str, int] = {}
@@ -186,6 +192,11 @@ def _defaults(operator: Operator) -> Iterator[Any]:
 def leaves(value: Any) -> list[Any]:
     """The members of a value that is a list or tuple, or else the value itself."""
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def joined(value: Any, members: Sequence[Any]) -> Any:
+    """Return members as a value that is a list or tuple, or none, as another one."""
+    return type(value)(members) if isinstance(value, list | tuple) else members[0]
 
 
 def array(value: Any) -> Array | None:

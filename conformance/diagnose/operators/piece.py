@@ -14,7 +14,15 @@ import numpy as np
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
 from conformance.diagnose.nodes.operator_rules import broken_by
-from conformance.diagnose.operators.captured_program import Operator, Program, Values, array, called_with, leaves
+from conformance.diagnose.operators.captured_program import (
+    Operator,
+    Program,
+    Values,
+    array,
+    called_with,
+    joined,
+    leaves,
+)
 from conformance.diagnose.operators.forced import Parting, limit_of, picked, rough
 from conformance.diagnose.operators.inside import open_calls
 from conformance.diagnose.operators.probes import Probe, probes
@@ -210,7 +218,7 @@ class Piece:
             name, place = self._tensors[tensor]
             known = leaves(values[name])
             known[place] = torch.from_numpy(given)
-            values[name] = type(values[name])(known) if isinstance(values[name], list | tuple) else known[0]
+            values[name] = joined(values[name], known)
         with replace_undefined(None) as noted:
             for operator in self._between:
                 values.update(zip(operator.outputs, operator.compute(values), strict=True))

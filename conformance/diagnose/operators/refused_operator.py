@@ -218,8 +218,7 @@ def _of_another_form(
     for operator in reversed(program.operators):
         if needed & {*operator.outputs}:
             needed |= {*operator.inputs}
-    names = [tensor for operator in program.operators for name in operator.outputs if name in needed
-             for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
+    names = [tensor for _, name, tensor in program.tied() if name in needed]
     for step in steps(program, inputs, Tensors(model, libraries, fed, names, {})):
         found = step.form or step.parting
         if found is None or found.how not in ("dtype", "shape"):
@@ -307,8 +306,7 @@ def operator_behind(program: Program, model: ModelProto, node: NodeProto) -> Ope
 def _led_to(program: Program, known: Graph, node: NodeProto) -> Iterator[Operator]:
     """Give the operators whose tensors are computed by a node, alone or with nodes after it that are no other's."""
     # of several that have one tensor the first made it, and the others hand it on
-    tied = {tensor: operator for operator in reversed(program.operators) for name in operator.outputs
-            for tensor in program.ties.get(name, ()) if tensor is not None}  # fmt: skip
+    tied = {tensor: operator for operator, _, tensor in reversed([*program.tied()])}
     todo, found = [node], []
     seen: set[str] = set()
     while todo:
