@@ -13,16 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from conformance.diagnose.nodes.other_runtime import Asked, answer, answered
 from conformance.diagnose.search import Asking, OutOfTime, Shrinker, part, require_time, search_aside
 from conformance.process.arrays import Array
 from conformance.process.errors import attempt
 from conformance.process.worker import aside
-from conformance.runtimes.onnxgraph.reads import copy_of, operator_of
+from conformance.runtimes.onnxgraph.reads import copy_of, operator_of, refill
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.optimizer_passes import LEVELS, Passes, only, open_at, passes_of
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, NodeProto
 
 SECONDS = 30.0
 """How long passes are switched off; then what is known so far is told."""
@@ -49,7 +52,7 @@ class Broken:
         return answer(partial(open_at, model, self.libraries, self.config, optimizing), self.inputs)
 
 
-def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
+def guilty(broken: Broken, seconds: float = SECONDS) -> dict[str, Any] | None:
     """Return what is known of the passes that break a model, for the record; None where it fails at no level, or
     nothing could be asked.
 
@@ -179,27 +182,26 @@ def _difference(before: Path, after: Path) -> dict[str, Any]:
     return {"removed": removed[:SHOWN], "added": added[:SHOWN], "more": more}
 
 
-def _content(node: Any) -> bytes:
+def _content(node: NodeProto) -> bytes:
     plain = copy_of(node)
     for field in ("name", "doc_string", "metadata_props"):
         plain.ClearField(field)
     kept = [attribute for attribute in node.attribute if not _is_default(node, attribute)]
-    del plain.attribute[:]
-    plain.attribute.extend(sorted(kept, key=lambda attribute: str(attribute.name)))
+    refill(plain.attribute, sorted(kept, key=lambda attribute: str(attribute.name)))
     return bytes(plain.SerializeToString(deterministic=True))
 
 
-def _is_default(node: Any, attribute: Any) -> bool:
+def _is_default(node: NodeProto, attribute: AttributeProto) -> bool:
     """Return whether an attribute says what goes without saying, which ONNX Runtime writes out in some of its
     files."""
     from onnx import defs
 
     try:
-        known = defs.get_schema(node.op_type, node.domain).attributes
+        default = defs.get_schema(node.op_type, node.domain).attributes.get(attribute.name)
     except defs.SchemaError:
         return False
-    return attribute.name in known and known[attribute.name].default_value == attribute
+    return default is not None and default.default_value == attribute
 
 
-def _named(node: Any) -> str:
+def _named(node: NodeProto) -> str:
     return f"{operator_of(node)} {node.name or next(iter(node.output), '')}".rstrip()
