@@ -18,15 +18,7 @@ from conformance.diagnose.operators.captured_program import (
     Unable,
     Values,
 )
-from conformance.diagnose.operators.instruments import (
-    Frame,
-    Original,
-    below_forward,
-    frames_of,
-    part_of,
-    told,
-    wrapped,
-)
+from conformance.diagnose.operators.instruments import Original, below_forward, frames_of, part_of, told, wrapped
 from conformance.process.errors import noting
 from conformance.runtimes.onnxgraph.reads import metadata
 
@@ -311,7 +303,7 @@ def _leaves(value: object) -> list[Any]:
     return leaves
 
 
-def _plain(node: Node) -> list[Frame]:
+def _plain(node: Node) -> list[tuple[str, int, str]]:
     """The frames of users where none is of a forward, as in a program captured under another name."""
     from conformance.diagnose.operators.instruments import of_users
 

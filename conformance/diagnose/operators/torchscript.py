@@ -18,15 +18,7 @@ from conformance.diagnose.operators.captured_program import (
     Unable,
     Values,
 )
-from conformance.diagnose.operators.instruments import (
-    Frame,
-    Original,
-    below_forward,
-    of_users,
-    part_of,
-    told,
-    wrapped,
-)
+from conformance.diagnose.operators.instruments import Original, below_forward, of_users, part_of, told, wrapped
 from conformance.models.exporters import exporters
 from conformance.process.errors import noting
 
@@ -34,6 +26,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from torch import Tensor
     from torch._C import Block, Graph, Node
+
+    from conformance.diagnose.operators.instruments import Frame
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"
 _TIE = "conformance_tie"
@@ -81,16 +75,14 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
     def stop(operator: Operator | None) -> None:
         seen.stopped = seen.stopped or operator
 
-    def lowered(
-        original: Original, graph: Graph, block: Graph | Block, node: Node, *args: object, **kwargs: object
-    ) -> object:
+    def lowered(original: Original, graph: Graph, block: object, node: Node, *more: object, **kwargs: Any) -> object:
         outputs = [output.debugName() for output in node.outputs()]
         if begun is not None:
             begun(_operator(node, {}, {}))
         if passing is not None and _name_of(node) == passing:
             return None
         with noting(lambda _: stop(_operator(node, {}, {}))):
-            result = original(graph, block, node, *args, **kwargs)
+            result = original(graph, block, node, *more, **kwargs)
         _mark(outputs, result)
         return result
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from conformance.compare.close import Limit, differs
 from conformance.diagnose.nodes.other_runtime import Asked
 from conformance.diagnose.search import Asking, Shrinker, ask_here, require_time
 from conformance.process.arrays import Array
+from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import attempt, or_else
 from conformance.results.records.findings import VALUES
 from conformance.runtimes import opener
@@ -84,12 +83,8 @@ class ModelTrials(Shrinker[Cut]):
         return outcome == self.failure.kind
 
     def _outcome(self, cut: Cut) -> str | None:
-        import onnx
-
         failure = self.failure
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            onnx.save(cut.model, file)
+        with on_disk(cut.model) as file:
 
             def run(runtime: str) -> list[Array]:
                 with opener(runtime, config=failure.config)(file, failure.libraries) as session:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,11 @@ from conformance.models.bundle.bundle_layout import BundleWriter, write_model, w
 from conformance.models.bundle.entry import Entry
 from conformance.models.cell_run import CellRun
 from conformance.process.arrays import Array
+from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import Details, Stopped, display_path
 from conformance.process.worker import aside
 from conformance.results.records.environment import environment
-from conformance.runtimes import opener, registry
+from conformance.runtimes import outputs_of, registry
 from conformance.runtimes.onnxgraph.cut import Cut, Cutter, expose
 from conformance.runtimes.onnxgraph.reads import operator_of
 from conformance.runtimes.tensorrt.build_options import Build, covering
@@ -116,8 +117,7 @@ def _searched(model: Path, failure: ModelFailure, example: Example, seconds: flo
     import onnx
 
     loaded = onnx.load(model)
-    with tempfile.TemporaryDirectory() as folder:
-        values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS, Path(folder))
+    values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS)
     cutter = Cutter(loaded, values)
 
     def search(ask: Asking, deadline: float) -> _Found | None:
@@ -135,33 +135,17 @@ def _with_passes_of(cut: Cut, failure: ModelFailure) -> ModelFailure:
     """The failure with the passes that break the small model, of which helpers have mostly dropped out."""
     if failure.right != "onnxruntime-unoptimized":
         return failure
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        _save(cut, file)
-        right = _expected(cut, failure)
-        outcome = outcome_of(failure, right)
-        told = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome))
-    passes = tuple((told or {}).get("passes") or failure.passes)
+    outcome = outcome_of(failure, _expected(cut, failure))
+    with on_disk(cut.model) as file:
+        told = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome)) or {}
+    passes = tuple(told.get("passes") or failure.passes)
     return dataclasses.replace(failure, passes=passes)
-
-
-def _save(cut: Cut, file: Path) -> None:
-    import onnx
-
-    onnx.save(cut.model, file)
 
 
 def _expected(cut: Cut, failure: ModelFailure) -> list[Array]:
     """Return what is right for the small model, asked in a process of its own."""
-
-    def question() -> list[Array]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            _save(cut, file)
-            with opener(failure.right, config=failure.config)(file, failure.libraries) as session:
-                return [np.asarray(array) for array in session.run(cut.feeds)]
-
-    return aside.ask(question, SECONDS)
+    question = partial(outputs_of, cut.model, failure.right, failure.libraries, cut.feeds, failure.config)
+    return [np.asarray(array) for array in aside.ask(question, SECONDS)]
 
 
 def _write(
@@ -172,9 +156,7 @@ def _write(
     name = "test_smallest"
     writer = BundleWriter(folder, environment([]))
     place = folder / CELLS / name
-    with tempfile.TemporaryDirectory() as temporary:
-        file = Path(temporary) / "model.onnx"
-        _save(cut, file)
+    with on_disk(cut.model) as file:
         libraries = write_model(place, file, failure.libraries)
     names = list(cut.feeds)
     small = given(example.draw, dict(cut.feeds), list(expected), None, None, ())
@@ -198,25 +180,15 @@ MOST_BYTES = 2**30
 
 
 def reference_values(
-    model: ModelProto,
-    runtime: str,
-    libraries: Sequence[str],
-    inputs: Mapping[str, Array],
-    seconds: float,
-    folder: Path,
-) -> dict[str, Any]:
+    model: ModelProto, runtime: str, libraries: Sequence[str], inputs: Mapping[str, Array], seconds: float
+) -> dict[str, Array]:
     """All tensors of a model by name, as a runtime computes them; raises what that raises, ``aside.Lost`` where it
     takes its process along, and MemoryError where there are too many bytes of them."""
-    import onnx
-
     shown = expose(model, (name for node in model.graph.node for name in node.output))
-    file = folder / "shown.onnx"
-    onnx.save(shown, file)
     names = [output.name for output in shown.graph.output]
 
-    def question() -> list[Any]:
-        with opener(runtime)(file, libraries) as session:
-            arrays: list[Any] = session.run(inputs)
+    def question() -> list[Array]:
+        arrays = outputs_of(shown, runtime, libraries, inputs)
         if sum(getattr(array, "nbytes", 0) for array in arrays) > MOST_BYTES:
             raise MemoryError
         return arrays

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from conformance.process.arrays import Array
 from conformance.process.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.process.worker import aside
 from conformance.results.records.causes import cause_of_export
-from conformance.runtimes import opener
+from conformance.runtimes import outputs_of
 
 ONE = 20.0
 """Seconds that one export may take beyond those that making a function smaller may take."""
@@ -229,16 +228,14 @@ def _suspects(program: Program, said: str, known: Operator | None) -> list[Opera
     return [calls[key] for key in sorted(calls, key=lambda key: (key[0] not in first, not named[key]))]
 
 
-def _by_evaluator(trials: FunctionTrials, function: Any) -> bool:
+def _by_evaluator(trials: FunctionTrials, function: Function) -> bool:
     """Return whether ONNX's evaluator computes of the model what ONNX Runtime does."""
     feeds = {name: function.inputs[given] for given, name in Names.of(function).inputs.items()}
 
     def agrees() -> bool:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            file.write_bytes(trials.model)
-            with opener("onnx-reference")(file, ()) as session:
-                got = session.run(feeds)
+        import onnx
+
+        got = outputs_of(onnx.load_from_string(trials.model), "onnx-reference", (), feeds)
         return bool(trials.actual) and difference(got, trials.actual, trials.limit, trials.floor) is None
 
     return or_else(False, agrees)
