@@ -391,10 +391,8 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
 def of_operator(operator: Operator, program: Program | None = None) -> dict[str, Any]:
     """Return where an operator is from, as a record has it: a line of a file, or else which call of a ``program`` it
     is."""
-    told: dict[str, Any] = {
-        "operator": operator.called or operator.operator, "line": operator.line, "source": operator.source,
-        "module": operator.module, "within": operator.operator if operator.called else None, "place": "file",
-    }  # fmt: skip
+    within = {"operator": operator.called, "within": operator.operator} if operator.called else {}
+    told = operator.place() | within | {"place": "file"}
     if not in_a_file_of_users(operator.line, operator.source):
         alike = [one.name for one in program.operators if one.operator == operator.operator] if program else []
         count = [alike.index(operator.name) + 1, len(alike)] if operator.name in alike else None
