@@ -76,18 +76,18 @@ def _guilty(sessions: _Sessions) -> dict[str, Any] | None:
             passes = sessions.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
         except (OutOfTime, aside.Lost, RuntimeError, OSError):
             return None
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "of": "onnxruntime", "level": level.lower(), "changed": len(passes.changed), "passes": [],
             "alone": False, "helpers": [],
         }  # fmt: skip
         try:
-            _name(sessions, level, passes, told, Path(folder))
+            _name(sessions, level, passes, fields, Path(folder))
         except (OutOfTime, aside.Lost):
-            told["unfinished"] = True
-    return told
+            fields["unfinished"] = True
+    return fields
 
 
-def _name(sessions: _Sessions, level: str, passes: Passes, told: dict[str, Any], folder: Path) -> None:
+def _name(sessions: _Sessions, level: str, passes: Passes, fields: dict[str, Any], folder: Path) -> None:
     helpers: list[str] = []
     heals = Shrinker[Sequence[str]](lambda names: sessions.outcome(level, names) == "right", key=tuple).fails
     while True:
@@ -97,29 +97,29 @@ def _name(sessions: _Sessions, level: str, passes: Passes, told: dict[str, Any],
             healing = next(([name] for name in left if heals([name])), healing)
         if healing is None or (len(healing) > 1 and helpers):
             break
-        if not told["passes"]:
-            told["passes"] = list(healing)
+        if not fields["passes"]:
+            fields["passes"] = list(healing)
         before, after = folder / "before.onnx", folder / "after.onnx"
         if len(healing) > 1:
             sessions.saved(level, healing, sessions.broken.model, before)
             sessions.saved(level, (), sessions.broken.model, after)
-            told |= _difference(before, after)
+            fields |= _difference(before, after)
             return
         (name,) = healing
         others = only([name], passes.all)
         sessions.saved(level, healing, sessions.broken.model, before)
         if before.is_file() and sessions.outcome(level, others, before) == "alike":
             sessions.saved(level, others, before, after)
-            told |= {"passes": [name], "alone": True, "helpers": helpers, **_difference(before, after)}
+            fields |= {"passes": [name], "alone": True, "helpers": helpers, **_difference(before, after)}
             return
         if not helpers:
             sessions.saved(level, (), sessions.broken.model, after)
-            told |= _difference(before, after)
+            fields |= _difference(before, after)
         helpers.append(name)
     if helpers:
         needed = part(passes.changed, lambda names: sessions.outcome(level, only(names, passes.all)) == "alike")
-        told |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
-    told["helpers"] = [name for name in helpers if name not in told["passes"]]
+        fields |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
+    fields["helpers"] = [name for name in helpers if name not in fields["passes"]]
 
 
 def right_without_reuse(broken: Broken) -> bool:

@@ -57,12 +57,12 @@ def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelPro
 
 
 def _import_all(model: ModelProto, functions: Iterable[FunctionProto]) -> None:
-    known = {entry.domain for entry in model.opset_import}
+    domains = {entry.domain for entry in model.opset_import}
     for function in functions:
         for entry in function.opset_import:
-            if entry.domain not in known:
+            if entry.domain not in domains:
                 model.opset_import.append(entry)
-                known.add(entry.domain)
+                domains.add(entry.domain)
 
 
 def _renamed(node: NodeProto, name: Callable[[str], str]) -> NodeProto:
@@ -108,8 +108,11 @@ def _body(function: FunctionProto, call: NodeProto) -> Iterator[NodeProto]:
 def _names(function: FunctionProto, call: NodeProto) -> Callable[[str], str]:
     """Return what a tensor of a function is called in the graph that calls it: its own name with a prefix."""
     prefix = f"{next(filter(None, call.output))}/"
-    given = [*call.input, *[""] * (len(function.input) - len(call.input))]
-    names = {**dict(zip(function.input, given, strict=True)), **dict(zip(function.output, call.output, strict=False))}
+    arguments = [*call.input, *[""] * (len(function.input) - len(call.input))]
+    names = {
+        **dict(zip(function.input, arguments, strict=True)),
+        **dict(zip(function.output, call.output, strict=False)),
+    }
     return lambda name: name and names.get(name, prefix + name)
 
 

@@ -174,8 +174,8 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
         if function.dynamic:
             said["dynamic_axes"] = repr(axes)
         yield "buffer = io.BytesIO()"
-        given = ", ".join(f"{key}={value}" for key, value in said.items())
-        yield f"torch.onnx.export(small, inputs, buffer, dynamo=False, {given})"
+        arguments = ", ".join(f"{key}={value}" for key, value in said.items())
+        yield f"torch.onnx.export(small, inputs, buffer, dynamo=False, {arguments})"
         yield "model = buffer.getvalue()"
         yield from _SIMPLIFYING if how.simplify else ()
         return
@@ -185,8 +185,8 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
     if function.dynamic:
         said["dynamic_shapes"] = repr([dict.fromkeys(one, "AUTO") for one in axes.values()]).replace("'AUTO'", "AUTO")
         yield "AUTO = torch.export.Dim.AUTO"
-    given = ", ".join(f"{key}={value}" for key, value in said.items())
-    yield f"program = torch.onnx.export(small, inputs, dynamo=True, verbose=False, {given})"
+    arguments = ", ".join(f"{key}={value}" for key, value in said.items())
+    yield f"program = torch.onnx.export(small, inputs, dynamo=True, verbose=False, {arguments})"
     yield "model = program.model_proto.SerializeToString()"
     yield from _SIMPLIFYING if how.simplify else ()
 

@@ -59,25 +59,25 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
     if failure is None:
         return None
     start = time.monotonic()
-    found = _searched(model, failure, example, run.settings.smallest_seconds)
-    if found is None:
+    search = _searched(model, failure, example, run.settings.smallest_seconds)
+    if search is None:
         return None
-    cut, most, finished, tried = found
+    cut, most, finished, tried = search
     failure = _with_passes_of(cut, failure)
     expected = _expected(cut, failure)
     shutil.rmtree(folder, ignore_errors=True)
     _write(run, cut, failure, expected, example, folder)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "bundle": display_path(folder), "nodes": len(cut.model.graph.node), "of": most,
         "operators": [operator_of(node) for node in cut.model.graph.node], "passes": list(failure.passes),
         **({} if finished else {"unfinished": True}),
     }  # fmt: skip
     about = None if failure.libraries else reproduction(cut, failure, expected)
     if about is None:
-        told["why_not"] = "libraries" if failure.libraries else "length"
+        fields["why_not"] = "libraries" if failure.libraries else "length"
     else:
-        told |= about.leave(folder, SCRIPT)
-    return {**told, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
+        fields |= about.leave(folder, SCRIPT)
+    return {**fields, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
 
 
 def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | None:
@@ -122,11 +122,9 @@ def _searched(model: Path, failure: ModelFailure, example: Example, seconds: flo
 
     def search(ask: Asking, deadline: float) -> _Found | None:
         trials = ModelTrials(failure, deadline, ask)
-        found = fewest(cutter, trials)
-        cut = None if found is None else cutter.of(found[0])
-        if found is None or cut is None:
-            return None
-        return simplified(cut, trials), len(cutter.nodes), found[1], trials.count
+        numbers, finished = fewest(cutter, trials) or ([], False)
+        cut = cutter.of(numbers) if numbers else None
+        return None if cut is None else (simplified(cut, trials), len(cutter.nodes), finished, trials.count)
 
     return search_aside(search, seconds, ONE)
 
@@ -137,8 +135,8 @@ def _with_passes_of(cut: Cut, failure: ModelFailure) -> ModelFailure:
         return failure
     outcome = outcome_of(failure, _expected(cut, failure))
     with on_disk(cut.model) as file:
-        told = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome)) or {}
-    passes = tuple(told.get("passes") or failure.passes)
+        guilt = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome)) or {}
+    passes = tuple(guilt.get("passes") or failure.passes)
     return dataclasses.replace(failure, passes=passes)
 
 

@@ -62,10 +62,10 @@ def longest(run: CellRun) -> float:
 def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     """The smallest function that fails at the operator that a search has named; looked for in another process."""
     start = time.monotonic()
-    found = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
-    if isinstance(found, Exception):
-        found = Reduced(None, {"why_not": summarize(found)})
-    return Reduced(found.about, {**found.told, "seconds": round(time.monotonic() - start, 3)})
+    result = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
+    if isinstance(result, Exception):
+        result = Reduced(None, {"why_not": summarize(result)})
+    return Reduced(result.about, {**result.told, "seconds": round(time.monotonic() - start, 3)})
 
 
 def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
@@ -77,10 +77,10 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
     if kind == STOPS and (run.libraries() or run.target.functions):
         return Reduced(None, {"why_not": "libraries"})
     trials = FunctionTrials(_exporting(run), kind, deadline, judge=_judging(run))
-    found = _found(place, trials)
-    if found.about:
-        return found
-    return Reduced(None, found.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
+    result = _found(place, trials)
+    if "calls" in result.told:  # a function was found, if perhaps too long a one
+        return result
+    return Reduced(None, result.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
 
 
 def _exporting(run: CellRun) -> Exporting:
@@ -97,7 +97,7 @@ def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
 
     def least(name: str, default: float) -> float:
         both = ((getattr(one, name), getattr(says, name)) for one in declared)
-        return min(next((limit for limit in given if limit is not None), default) for given in both)
+        return min(next((limit for limit in limits if limit is not None), default) for limits in both)
 
     def tightest(default: Tolerance | None) -> Tolerance | None:
         if default is None or not declared:
@@ -119,24 +119,24 @@ def _differs(run: CellRun, search: Search, operator: dict[str, Any], *, as_expor
     open_dims = any(not one.fixed and name not in run.target.static for name, one in case.dims.ranges.items())
     failing = dict(zip(run.reference.passing.in_graph(), search.inputs, strict=False))
     sizes = any(tuple(exported[name].shape) != tuple(value.shape) for name, value in failing.items())
-    known = {
+    ways = {
         "sizes": sizes and not as_exported, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer",
     }  # fmt: skip
-    return [name for name, differs in known.items() if differs]
+    return [name for name, differs in ways.items() if differs]
 
 
 def _found(place: Place, trials: FunctionTrials) -> Reduced:
     """The smallest function that fails at a place, or why there is none."""
     try:
-        found = fewest(place, trials, trials.how.own)
+        function = fewest(place, trials, trials.how.own)
     except Unwritten as call:
         return Reduced(None, {"why_not": "call", "detail": str(call)})
     except OutOfTime:
         return Reduced(None, {"why_not": "time", "tried": trials.count})
-    if found is None:
+    if function is None:
         why = "right" if trials.alone else "untried"
         return Reduced(None, {"why_not": why, "tried": trials.count})
-    return _made_simple(place, found, trials)
+    return _made_simple(place, function, trials)
 
 
 def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Reduced:
@@ -146,9 +146,9 @@ def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Re
     by_evaluator = trials.kind not in (RAISES, REFUSED) and _by_evaluator(trials, function)
     about = reproduction(function, trials, calls, place.of, by_evaluator=by_evaluator)
     own = trials.how.code(function.own)
-    told = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
-    told |= {} if finished else {"unfinished": True}
-    return Reduced(about, told | ({} if about else {"why_not": "length"}) | {"tried": trials.count})
+    fields = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
+    fields |= {} if finished else {"unfinished": True}
+    return Reduced(about, fields | ({} if about else {"why_not": "length"}) | {"tried": trials.count})
 
 
 def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
@@ -170,17 +170,17 @@ def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
     def left() -> dict[str, Any]:
         question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
         try:
-            found = aside.ask(question, longest(run))
+            result = aside.ask(question, longest(run))
         except Unable as reason:
-            found = Reduced(None, {"why_not": reason.why})
-        found.told["seconds"] = round(time.monotonic() - start, 3)
+            result = Reduced(None, {"why_not": reason.why})
+        result.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
-        return leave_function(run, found, place)
+        return leave_function(run, result, place)
 
-    told = attempt(left)
-    if isinstance(told, Exception):  # this only explains a failure, and must not be another
-        told = {"why_not": describe(told, cell.case.folder)}
-    return {"smallest": told}
+    fields = attempt(left)
+    if isinstance(fields, Exception):  # this only explains a failure, and must not be another
+        fields = {"why_not": describe(fields, cell.case.folder)}
+    return {"smallest": fields}
 
 
 def _of_failed(run: CellRun) -> Reduced:
@@ -197,9 +197,9 @@ def _of_failed(run: CellRun) -> Reduced:
         for operator in _suspects(program, str(error), stopped.operator):
             place = Place.at(program, operator, inputs)
             with contextlib.suppress(Unwritten):
-                found = fewest(place, trials, trials.how.own)
-                if found is not None:
-                    return _made_simple(place, found, trials)
+                function = fewest(place, trials, trials.how.own)
+                if function is not None:
+                    return _made_simple(place, function, trials)
     except OutOfTime:
         return Reduced(None, {"why_not": "time", "tried": trials.count})
     return Reduced(None, {"why_not": "exported", "tried": trials.count})
@@ -218,10 +218,10 @@ def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
     return _found(place, FunctionTrials(_exporting(run), kind, deadline, stop.error))
 
 
-def _suspects(program: Program, said: str, known: Operator | None) -> list[Operator]:
+def _suspects(program: Program, said: str, stopped: Operator | None) -> list[Operator]:
     """A call of each operator of a program; first those at which the exporter is known to have stopped, then those
     that it names."""
-    first = () if known is None else (known.called, known.operator)
+    first = () if stopped is None else (stopped.called, stopped.operator)
     calls = {(one.operator, str(one.constants)): one for one in program.operators if not one.plumbing}
     plain = said.replace("::", ".")
     named = {key: re.search(rf"\b{re.escape(key[0])}\b", plain) is not None for key in calls}
@@ -230,7 +230,7 @@ def _suspects(program: Program, said: str, known: Operator | None) -> list[Opera
 
 def _by_evaluator(trials: FunctionTrials, function: Function) -> bool:
     """Return whether ONNX's evaluator computes of the model what ONNX Runtime does."""
-    feeds = {name: function.inputs[given] for given, name in Names.of(function).inputs.items()}
+    feeds = {name: function.inputs[own] for own, name in Names.of(function).inputs.items()}
 
     def agrees() -> bool:
         import onnx
@@ -250,19 +250,19 @@ def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
     return [*became, *helps, *(f"The exporter warns: {text}" for text in run.warned)] if became else []
 
 
-def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
+def leave_function(run: CellRun, small: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
     """Write the script about a function, run it, and keep it with its text where it shows the defect; what the
     record says of it."""
-    if found.about is None:
-        return dict(found.told)
-    about = dataclasses.replace(found.about, cause=cause)
+    if small.about is None:
+        return dict(small.told)
+    about = dataclasses.replace(small.about, cause=cause)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _copy(run, about.modules, folder)
     left = about.leave(folder, SCRIPT)
     if "repro" not in left:
         shutil.rmtree(folder, ignore_errors=True)
-    return found.told | left
+    return small.told | left
 
 
 def _defines(run: CellRun) -> list[str]:
