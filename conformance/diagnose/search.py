@@ -71,14 +71,14 @@ class Shrinker(Generic[_T]):
     def fails(self, candidate: _T | None) -> bool:
         """Return whether a candidate fails; None, which is no candidate, does not. Raises OutOfTime."""
         require_time(self.deadline)
-        key = None if self._key is None or candidate is None else self._key(candidate)
+        if candidate is None:
+            return False
+        key = None if self._key is None else self._key(candidate)
         if key in self._seen:
             return self._seen[key]
         if self.count >= self._most:
             raise OutOfTime
         self.count += 1
-        if candidate is None:
-            return False
         failed = self._tried(candidate)
         if key is not None:
             self._seen[key] = failed
