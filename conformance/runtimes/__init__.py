@@ -12,9 +12,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from conformance.process.disk.onnx_models import on_disk
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from conformance.process.arrays import Array
     from conformance.runtimes.tensorrt import Build
 
@@ -46,3 +49,12 @@ def opener(name: str, build: Build | None = None, config: Mapping[str, str] | No
     options = {option: given[option] for option in runtime.takes if given[option]}
     open_model: Open = registry.function(runtime.opens)
     return functools.partial(open_model, **options) if options else open_model
+
+
+def outputs_of(
+    model: ModelProto, name: str, libraries: Sequence[str], inputs: Mapping[str, Array],
+    config: Mapping[str, str] | None = None,
+) -> list[Array]:  # fmt: skip
+    """Return all outputs of a model in memory, as the runtime of that name computes them; raises what that raises."""
+    with on_disk(model) as file, opener(name, config=config)(file, libraries) as session:
+        return session.run(inputs)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.process.arrays import Array, Inputs
-from conformance.process.disk.onnx_models import save
-from conformance.runtimes import opener, registry
+from conformance.runtimes import outputs_of, registry
 from conformance.runtimes.inferred import inferred
 from conformance.runtimes.onnxgraph.cut import expose
 
@@ -32,9 +29,4 @@ def values(
         return {name: array for name, array in zip(names, found, strict=True) if array is not None}
     copy = expose(model, tensors, {value.name: value for value in inferred(model).graph.value_info})
     outputs = [output.name for output in copy.graph.output]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        save(copy, file)
-        with opener(runtime)(file, libraries) as session:
-            arrays = session.run(inputs)
-    return dict(zip(outputs, arrays, strict=True))
+    return dict(zip(outputs, outputs_of(copy, runtime, libraries, inputs), strict=True))

@@ -13,14 +13,16 @@ import pytest
 
 from conformance.cells import red
 from conformance.cells.replay.replay_bundle import replay
-from conformance.diagnose.search import OutOfTime
-from conformance.diagnose.smallest.model_script import MOST_LINES, issue, script, shows
+from conformance.diagnose.search import Asking, OutOfTime, ask_here
+from conformance.diagnose.smallest.model_script import reproduction
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ModelFailure, ModelTrials, difference, divides_by_zero
+from conformance.diagnose.smallest.reproduction import MOST_LINES, shows
 from conformance.diagnose.smallest.smallest import reference_values
 from conformance.models.bundle.bundle_layout import Bundle
+from conformance.process.worker import aside
 from conformance.results.records.record import Record
-from conformance.runtimes import opener
+from conformance.runtimes import outputs_of
 from conformance.runtimes.onnxgraph.cut import Cut, Cutter
 from tests.diagnose.optimizer import models
 from tests.diagnose.optimizer.models import model, node, normal
@@ -33,19 +35,19 @@ from tests.plants.planting import kernel
 UNOPTIMIZED = "onnxruntime-unoptimized"
 
 
-def cutter_of(whole: onnx.ModelProto, x: Any, folder: Path) -> Cutter:
-    return Cutter(whole, reference_values(whole, UNOPTIMIZED, (), {"x": x}, 60.0, folder))
+def cutter_of(whole: onnx.ModelProto, x: Any) -> Cutter:
+    return Cutter(whole, reference_values(whole, UNOPTIMIZED, (), {"x": x}, 60.0))
 
 
-def trials(*passes: str, alone: bool = False) -> ModelTrials:
-    return ModelTrials(ModelFailure("values", UNOPTIMIZED, 1e-3, passes=passes), float("inf"), alone=alone)
+def trials(*passes: str, ask: Asking = ask_here) -> ModelTrials:
+    return ModelTrials(ModelFailure("values", UNOPTIMIZED, 1e-3, passes=passes), float("inf"), ask)
 
 
 class Needing(ModelTrials):
     """Trials in which just those models fail that have certain nodes, by their names."""
 
     def __init__(self, *needs: str, most: int = 10**6) -> None:
-        super().__init__(ModelFailure("values", UNOPTIMIZED, 1e-3), float("inf"), alone=False)
+        super().__init__(ModelFailure("values", UNOPTIMIZED, 1e-3), float("inf"))
         self._needs, self._most = {*needs}, most
 
     def fails(self, cut: Cut | None) -> bool:
@@ -61,8 +63,8 @@ def chain(length: int) -> onnx.ModelProto:
     return model(nodes, [2, 3])
 
 
-def test_what_is_cut_has_the_references_inputs_constants_and_sinks(tmp_path):
-    cutter = cutter_of(models.layer_norm(), models.normal(3, 8), tmp_path)
+def test_what_is_cut_has_the_references_inputs_constants_and_sinks():
+    cutter = cutter_of(models.layer_norm(), models.normal(3, 8))
     cut = cutter.of([1, 2])  # x - mean, to the power of p
     assert cut is not None
     graph = cut.model.graph
@@ -73,25 +75,25 @@ def test_what_is_cut_has_the_references_inputs_constants_and_sinks(tmp_path):
     np.testing.assert_allclose(cut.feeds["mean"], models.normal(3, 8).mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
-def found_in(length: int, tried: ModelTrials, folder: Path) -> tuple[list[str], bool] | None:
+def found_in(length: int, tried: ModelTrials) -> tuple[list[str], bool] | None:
     """The names of the nodes that are left of a chain, and whether the search came to its end."""
-    cutter = cutter_of(chain(length), normal(2, 3), folder)
+    cutter = cutter_of(chain(length), normal(2, 3))
     found = fewest(cutter, tried)
     return None if found is None else ([cutter.nodes[number].name for number in found[0]], found[1])
 
 
 @pytest.mark.parametrize("needs", [["n_t7"], ["n_t3", "n_t4"], ["n_t2", "n_t30"], ["n_t5", "n_t6", "n_t7", "n_t20"]])
-def test_the_nodes_that_it_takes_are_left(tmp_path, needs):
-    assert found_in(40, Needing(*needs), tmp_path) == (needs, True)
+def test_the_nodes_that_it_takes_are_left(needs):
+    assert found_in(40, Needing(*needs)) == (needs, True)
 
 
-def test_once_each_node_was_tried_alone_a_range_is_found_in_few_trials(tmp_path):
+def test_once_each_node_was_tried_alone_a_range_is_found_in_few_trials():
     needs = ["n_t4", "n_t5"]
-    assert found_in(40, Needing(*needs, most=40 + 20), tmp_path) == (needs, True)
+    assert found_in(40, Needing(*needs, most=40 + 20)) == (needs, True)
 
 
-def test_without_time_the_smallest_so_far_is_told_as_unfinished(tmp_path):
-    found = found_in(30, Needing("n_t3", "n_t4", most=33), tmp_path)
+def test_without_time_the_smallest_so_far_is_told_as_unfinished():
+    found = found_in(30, Needing("n_t3", "n_t4", most=33))
     assert found is not None and not found[1] and len(found[0]) < 30
 
 
@@ -121,7 +123,7 @@ REAL: dict[str, tuple[Callable[[], onnx.ModelProto], Any, int]] = {
 def test_a_known_defect_is_cut_to_its_pattern_and_its_script_shows_it(tmp_path, name):
     make, x, nodes = REAL[name]
     whole = around(make())
-    cutter = cutter_of(whole, x, tmp_path)
+    cutter = cutter_of(whole, x)
     tried = trials(name)
     found = fewest(cutter, tried)
     assert found is not None
@@ -130,27 +132,27 @@ def test_a_known_defect_is_cut_to_its_pattern_and_its_script_shows_it(tmp_path, 
     small = simplified(cut, tried)
     assert tried.fails(small) and len(small.model.graph.node) <= nodes
     assert sum(array.size for array in small.feeds.values()) <= x.size
-    text = script(small, tried.failure, expected_of(small, tmp_path))
-    assert text is not None and text.count("\n") <= MOST_LINES
+    about = reproduction(small, tried.failure, expected_of(small))
+    assert about is not None
+    text = about.script
+    assert text.count("\n") <= MOST_LINES and "model.onnx" not in text
     file = tmp_path / "repro.py"
     file.write_text(text, encoding="utf-8")
-    lives, said = shows(file)
+    lives, said = shows(file, 120)
     assert lives, said
     mended = tmp_path / "mended.py"
     mended.write_text(text.replace("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"), encoding="utf-8")
     assert subprocess.run([sys.executable, str(mended)], check=False, timeout=120).returncode == 0
-    told = issue(text, said, tried.failure, {"operators": ["Div"]}, {"onnxruntime": "1", "onnx": None})
+    told = about.issue(said, {"onnxruntime": "1", "onnx": None})
     assert f"disabled_optimizers=['{name}']" in told and text.strip() in told and "- onnxruntime 1" in told
 
 
-def expected_of(cut: Cut, folder: Path) -> list[Any]:
-    onnx.save(cut.model, folder / "small.onnx")
-    with opener(UNOPTIMIZED)(folder / "small.onnx", ()) as session:
-        return session.run(cut.feeds)
+def expected_of(cut: Cut) -> list[Any]:
+    return outputs_of(cut.model, UNOPTIMIZED, (), cut.feeds)
 
 
-def test_shapes_and_values_become_simple(tmp_path):
-    cut = cutter_of(models.integer_division(), np.full_like(models.integers(6), 4), tmp_path).of([0, 1, 2])
+def test_shapes_and_values_become_simple():
+    cut = cutter_of(models.integer_division(), np.full_like(models.integers(6), 4)).of([0, 1, 2])
     assert cut is not None
     small = simplified(cut, trials())
     assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1,) and {*small.constants} == {"c0", "c1"}
@@ -179,26 +181,26 @@ def test_outputs_differ_in_kinds():
     assert difference([one * np.float32("nan")], [one * np.float32("inf")], 1e-3) == "values"
 
 
-def test_another_pass_is_another_defect(tmp_path):
-    cutter = cutter_of(models.layer_norm(), normal(3, 8), tmp_path)
+def test_another_pass_is_another_defect():
+    cutter = cutter_of(models.layer_norm(), normal(3, 8))
     cut = cutter.of(range(9))
     assert trials("LayerNormFusionL1").fails(cut) and not trials("GeluFusionL2").fails(cut)
 
 
-def test_a_model_that_takes_its_process_along_does_not_fail_alike(tmp_path):
-    cut = cutter_of(models.layer_norm(), normal(3, 8), tmp_path).of(range(9))
+def test_a_model_that_takes_its_process_along_does_not_fail_alike():
+    cut = cutter_of(models.layer_norm(), normal(3, 8)).of(range(9))
     with kernel(lambda model: os.abort())(Planted()):
-        assert not trials(alone=True).fails(cut)
-    assert trials(alone=True).fails(cut)
+        assert not trials(ask=aside.ask).fails(cut)
+    assert trials(ask=aside.ask).fails(cut)
 
 
-def test_a_model_that_a_script_would_not_hold_lies_beside_it(tmp_path):
+def test_a_model_that_a_script_would_not_hold_lies_beside_it():
     weights = normal(40, 40)
     whole = model([node("MatMul", "x w", "p"), node("Sin", "p", "y")], [3, 40], {"w": weights})
-    cut = cutter_of(whole, normal(3, 40), tmp_path).of([0, 1])
+    cut = cutter_of(whole, normal(3, 40)).of([0, 1])
     assert cut is not None
-    text = script(cut, ModelFailure("values", UNOPTIMIZED, 1e-3), [normal(3, 40)])
-    assert text is not None and "model.onnx" in text and text.count("\n") <= MOST_LINES
+    about = reproduction(cut, ModelFailure("values", UNOPTIMIZED, 1e-3), [normal(3, 40)])
+    assert about is not None and "model.onnx" in about.script and about.script.count("\n") <= MOST_LINES
 
 
 NET = """

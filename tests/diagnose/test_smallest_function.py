@@ -10,7 +10,7 @@ import pytest
 
 from conformance.case.plan.settings import Settings
 from conformance.cells.runner import Runner
-from conformance.diagnose.smallest.model_script import MOST_LINES
+from conformance.diagnose.smallest.reproduction import MOST_LINES
 from conformance.results.records.record import Record
 from conformance.results.records.run_file import validated
 from tests.kit.cases import Bench, case_of, details, module_of, say, verdict, with_symbolic

@@ -8,22 +8,24 @@ held to the reverse too: on the model as all others leave it, that pass alone ha
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from conformance.diagnose.nodes.other_runtime import Asked, answer, answered
-from conformance.diagnose.search import OutOfTime, part, require_time
+from conformance.diagnose.search import Asking, OutOfTime, Shrinker, part, require_time, search_aside
 from conformance.process.arrays import Array
 from conformance.process.errors import attempt
 from conformance.process.worker import aside
-from conformance.runtimes.onnxgraph.reads import copy_of, operator_of
+from conformance.runtimes.onnxgraph.reads import copy_of, operator_of, refill
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.optimizer_passes import LEVELS, Passes, only, open_at, passes_of
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, NodeProto
 
 SECONDS = 30.0
 """How long passes are switched off; then what is known so far is told."""
@@ -50,7 +52,7 @@ class Broken:
         return answer(partial(open_at, model, self.libraries, self.config, optimizing), self.inputs)
 
 
-def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
+def guilty(broken: Broken, seconds: float = SECONDS) -> dict[str, Any] | None:
     """Return what is known of the passes that break a model, for the record; None where it fails at no level, or
     nothing could be asked.
 
@@ -61,67 +63,63 @@ def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
     ``together``, without the rest, ``passes`` are all of these. ``removed`` and ``added`` are nodes, as ``Add name``,
     ``more`` how many of them are not told; ``unfinished`` is true where time ran out.
     """
-    deadline = time.monotonic() + seconds
-    try:
-        # All in one process of its own, which most models do not take along.
-        return aside.ask(lambda: _guilty(_Trials(broken, deadline, alone=False)), seconds)
-    except (aside.Lost, RuntimeError):
-        return _guilty(_Trials(broken, max(deadline, time.monotonic() + seconds / 2), alone=True))
+    return search_aside(lambda ask, deadline: _guilty(_Sessions(broken, ask, deadline)), seconds)
 
 
-def _guilty(trials: _Trials) -> dict[str, Any] | None:
-    broken = trials.broken
+def _guilty(sessions: _Sessions) -> dict[str, Any] | None:
+    broken = sessions.broken
     with tempfile.TemporaryDirectory() as folder:
         try:
-            level = next((level for level in LEVELS if trials.at(level) == "alike"), None)
+            level = next((level for level in LEVELS if sessions.outcome(level) == "alike"), None)
             if level is None:
                 return None
-            passes = trials.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
+            passes = sessions.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
         except (OutOfTime, aside.Lost, RuntimeError, OSError):
             return None
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "of": "onnxruntime", "level": level.lower(), "changed": len(passes.changed), "passes": [],
             "alone": False, "helpers": [],
         }  # fmt: skip
         try:
-            _name(trials, level, passes, told, Path(folder))
+            _name(sessions, level, passes, fields, Path(folder))
         except (OutOfTime, aside.Lost):
-            told["unfinished"] = True
-    return told
+            fields["unfinished"] = True
+    return fields
 
 
-def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], folder: Path) -> None:
+def _name(sessions: _Sessions, level: str, passes: Passes, fields: dict[str, Any], folder: Path) -> None:
     helpers: list[str] = []
+    heals = Shrinker[Sequence[str]](lambda names: sessions.outcome(level, names) == "right", key=tuple).fails
     while True:
         left = [name for name in passes.changed if name not in helpers]
-        healing = part(left, lambda names: trials.at(level, names) == "right") if left else None
+        healing = part(left, heals) if left else None
         if healing and len(healing) > 1:  # halves may hide one that is enough by itself
-            healing = next(([name] for name in left if trials.at(level, [name]) == "right"), healing)
+            healing = next(([name] for name in left if heals([name])), healing)
         if healing is None or (len(healing) > 1 and helpers):
             break
-        if not told["passes"]:
-            told["passes"] = list(healing)
+        if not fields["passes"]:
+            fields["passes"] = list(healing)
         before, after = folder / "before.onnx", folder / "after.onnx"
         if len(healing) > 1:
-            trials.saved(level, healing, trials.broken.model, before)
-            trials.saved(level, (), trials.broken.model, after)
-            told |= _difference(before, after)
+            sessions.saved(level, healing, sessions.broken.model, before)
+            sessions.saved(level, (), sessions.broken.model, after)
+            fields |= _difference(before, after)
             return
         (name,) = healing
         others = only([name], passes.all)
-        trials.saved(level, healing, trials.broken.model, before)
-        if before.is_file() and trials.at(level, others, before) == "alike":
-            trials.saved(level, others, before, after)
-            told |= {"passes": [name], "alone": True, "helpers": helpers, **_difference(before, after)}
+        sessions.saved(level, healing, sessions.broken.model, before)
+        if before.is_file() and sessions.outcome(level, others, before) == "alike":
+            sessions.saved(level, others, before, after)
+            fields |= {"passes": [name], "alone": True, "helpers": helpers, **_difference(before, after)}
             return
         if not helpers:
-            trials.saved(level, (), trials.broken.model, after)
-            told |= _difference(before, after)
+            sessions.saved(level, (), sessions.broken.model, after)
+            fields |= _difference(before, after)
         helpers.append(name)
     if helpers:
-        needed = part(passes.changed, lambda names: trials.at(level, only(names, passes.all)) == "alike")
-        told |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
-    told["helpers"] = [name for name in helpers if name not in told["passes"]]
+        needed = part(passes.changed, lambda names: sessions.outcome(level, only(names, passes.all)) == "alike")
+        fields |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
+    fields["helpers"] = [name for name in helpers if name not in fields["passes"]]
 
 
 def right_without_reuse(broken: Broken) -> bool:
@@ -134,25 +132,23 @@ def right_without_reuse(broken: Broken) -> bool:
     return outcome(reuse=False) == "right" and outcome(reuse=True) == "alike"
 
 
-class _Trials:
-    """Sessions with passes switched off that are asked for their outputs; each in a process of its own (``alone``),
-    or in this one."""
+@dataclass(frozen=True)
+class _Sessions:
+    """Sessions with passes switched off, each opened where ``ask`` asks."""
 
-    def __init__(self, broken: Broken, deadline: float, *, alone: bool) -> None:
-        self.broken, self._deadline, self._alone = broken, deadline, alone
+    broken: Broken
+    ask: Asking
+    deadline: float
 
     def asked(self, question: Callable[[], _T]) -> _T:
         """The answer; raises what the question raises, ``aside.Lost`` where its process ends, and OutOfTime."""
-        seconds = require_time(self._deadline)
-        return aside.ask(question, seconds) if self._alone else question()
+        return self.ask(question, require_time(self.deadline))
 
-    def at(self, level: str, off: Sequence[str] = (), model: Path | None = None) -> str:
+    def outcome(self, level: str, off: Sequence[str] = (), model: Path | None = None) -> str:
         """The outcome of the model, or of one that ``saved`` wrote, at a level without some passes."""
-        broken, model = self.broken, model or self.broken.model
-        require_time(self._deadline)
-
-        question = partial(broken.answer, model, Optimizing(level, tuple(off)))
-        return broken.outcome(answered(question) if self._alone else question())
+        require_time(self.deadline)
+        question = partial(self.broken.answer, model or self.broken.model, Optimizing(level, tuple(off)))
+        return self.broken.outcome(answered(question, self.ask))
 
     def saved(self, level: str, off: Sequence[str], model: Path, file: Path) -> None:
         """Write the model as it is after optimization; nothing where it cannot be."""
@@ -186,27 +182,26 @@ def _difference(before: Path, after: Path) -> dict[str, Any]:
     return {"removed": removed[:SHOWN], "added": added[:SHOWN], "more": more}
 
 
-def _content(node: Any) -> bytes:
+def _content(node: NodeProto) -> bytes:
     plain = copy_of(node)
     for field in ("name", "doc_string", "metadata_props"):
         plain.ClearField(field)
     kept = [attribute for attribute in node.attribute if not _is_default(node, attribute)]
-    del plain.attribute[:]
-    plain.attribute.extend(sorted(kept, key=lambda attribute: str(attribute.name)))
+    refill(plain.attribute, sorted(kept, key=lambda attribute: str(attribute.name)))
     return bytes(plain.SerializeToString(deterministic=True))
 
 
-def _is_default(node: Any, attribute: Any) -> bool:
+def _is_default(node: NodeProto, attribute: AttributeProto) -> bool:
     """Return whether an attribute says what goes without saying, which ONNX Runtime writes out in some of its
     files."""
     from onnx import defs
 
     try:
-        known = defs.get_schema(node.op_type, node.domain).attributes
+        default = defs.get_schema(node.op_type, node.domain).attributes.get(attribute.name)
     except defs.SchemaError:
         return False
-    return attribute.name in known and known[attribute.name].default_value == attribute
+    return default is not None and default.default_value == attribute
 
 
-def _named(node: Any) -> str:
+def _named(node: NodeProto) -> str:
     return f"{operator_of(node)} {node.name or next(iter(node.output), '')}".rstrip()

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.diagnose.search import Asking
 from conformance.process.arrays import Array
 from conformance.process.errors import Unavailable, attempt
 from conformance.process.worker import aside
@@ -74,9 +75,9 @@ def answer(load: Callable[[], AbstractContextManager[Session]], inputs: Mapping[
     return Asked(None, "stops", type(got).__name__) if isinstance(got, Exception) else Asked(got)
 
 
-def answered(question: Callable[[], Asked]) -> Asked:
-    """The answer to a question that is asked in a process of its own."""
-    asked = attempt(lambda: aside.ask(question, SECONDS))
+def answered(question: Callable[[], Asked], ask: Asking = aside.ask) -> Asked:
+    """The answer to a question that is asked in a process of its own, or where ``ask`` asks it."""
+    asked = attempt(lambda: ask(question, SECONDS))
     if isinstance(asked, aside.Lost):
         return Asked(None, "lost", str(asked))
     # what is raised by asking must not be another failure of the cell

@@ -87,6 +87,11 @@ class Operator:
     origin: str | None = None
     """The name of the operator of the captured program that it comes from, where that is another program."""
 
+    def place(self) -> dict[str, Any]:
+        """Return what a record has of where it is from: as much as is known."""
+        known = {"operator": self.operator, "line": self.line, "source": self.source, "module": self.module}
+        return {name: value for name, value in known.items() if value}
+
 
 Begun = Callable[[Operator], object]
 """Gets a call before it is translated."""
@@ -123,6 +128,12 @@ class Program:
             for name in done:
                 values.pop(name, None)
         return [None if name is None else values[name] for name in self.outputs]
+
+    def tied(self) -> Iterator[tuple[Operator, str, str]]:
+        """Yield the operators in order, each with its values that the graph has, and their tensors."""
+        for operator in self.operators:
+            for name in operator.outputs:
+                yield from ((operator, name, tensor) for tensor in self.ties.get(name, ()) if tensor is not None)
 
     def order(self) -> Iterator[tuple[Operator, list[str]]]:
         """Each operator, with the values that nobody needs after it."""
@@ -188,6 +199,11 @@ def leaves(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
+def joined(value: Any, members: Sequence[Any]) -> Any:
+    """Return members as a value that is a list or tuple, or none, as another one."""
+    return type(value)(members) if isinstance(value, list | tuple) else members[0]
+
+
 def array(value: Any) -> Array | None:
     """A value of PyTorch's as NumPy has it; complex ones with a last axis of two, as graphs have them. None where
     there is no such array."""
@@ -229,17 +245,17 @@ def frozen(first: Program, second: Program) -> dict[str, Any] | None:
     for index, (ours, theirs) in enumerate(zip(first.operators, second.operators, strict=False)):
         if ours.operator != theirs.operator:
             kept = _kept_number(first.operators[index:], second.operators[index:])
-            return kept or _told(ours) | {"how": "path", "got": ours.operator, "wanted": theirs.operator}
+            return kept or ours.place() | {"how": "path", "got": ours.operator, "wanted": theirs.operator}
         for got, wanted in zip(ours.constants, theirs.constants, strict=False):
             if got != wanted:
-                return _told(ours) | {"how": "constant", "got": _plain(got), "wanted": _plain(wanted)}
+                return ours.place() | {"how": "constant", "got": _plain(got), "wanted": _plain(wanted)}
         for mine, other in zip(ours.inputs, theirs.inputs, strict=False):
             left, right = array(first.start.get(mine)), array(second.start.get(other))
             if left is not None and right is not None and (left.shape != right.shape or (left != right).any()):
-                return _told(ours) | {"how": "constant", **_elements(left, right)}
+                return ours.place() | {"how": "constant", **_elements(left, right)}
     shorter, longer = sorted((first.operators, second.operators), key=len)
     rest = longer[len(shorter) :]
-    return (_kept_number(rest, []) or _told(rest[0]) | {"how": "path"}) if rest else None
+    return (_kept_number(rest, []) or rest[0].place() | {"how": "path"}) if rest else None
 
 
 _LEFT_OUT = {"aten.mul": 1, "aten.div": 1, "aten.pow": 1, "aten.add": 0, "aten.sub": 0}
@@ -254,18 +270,8 @@ def _kept_number(ours: Sequence[Operator], theirs: Sequence[Operator]) -> dict[s
         if names[:1] and names[0] in _LEFT_OUT and names[1:] == [operator.operator for operator in others]:
             number = next((one for one in present[0].constants if type(one) in (int, float)), None)
             if number is not None and number != _LEFT_OUT[names[0]]:
-                return _told(present[0]) | {"how": "number or path", "got": number}
+                return present[0].place() | {"how": "number or path", "got": number}
     return None
-
-
-def _told(operator: Operator) -> dict[str, Any]:
-    told = {
-        "operator": operator.operator,
-        "line": operator.line,
-        "source": operator.source,
-        "module": operator.module,
-    }
-    return {name: value for name, value in told.items() if value}
 
 
 def _plain(value: Any) -> Any:

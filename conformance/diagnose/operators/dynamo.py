@@ -6,7 +6,7 @@ import contextlib
 import operator as python
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.diagnose.operators.captured_program import (
     Begun,
@@ -18,9 +18,16 @@ from conformance.diagnose.operators.captured_program import (
     Unable,
     Values,
 )
-from conformance.diagnose.operators.instruments import below_forward, frames_of, part_of, told, wrapped
+from conformance.diagnose.operators.instruments import Original, below_forward, frames_of, part_of, told, wrapped
 from conformance.process.errors import noting
 from conformance.runtimes.onnxgraph.reads import metadata
+
+if TYPE_CHECKING:
+    from traceback import StackSummary
+
+    from onnx import ModelProto, NodeProto
+    from torch.export import ExportedProgram
+    from torch.fx import Graph, GraphModule, Node
 
 _CORE = "torch.onnx._internal.exporter._core"
 _OF_CALLS = "_handle_call_function_node_with_lowering"
@@ -32,14 +39,14 @@ class SeenByDynamo:
     """The exporter's own objects, as they passed by."""
 
     def __init__(self) -> None:
-        self.captured: Any = None
-        self.decomposed: Any = None
-        self.raw: Any = None
+        self.captured: ExportedProgram | None = None
+        self.decomposed: ExportedProgram | None = None
+        self.raw: ModelProto | None = None
         self.values: dict[int, Mapping[str, Any]] = {}
         """By id of a graph of FX, what the exporter made of each of its nodes."""
         self.functions: dict[int, tuple[str, str]] = {}
         """By id of a graph of FX, the domain and name of the local function that the exporter made of it."""
-        self.stopped: Any = None
+        self.stopped: Node | None = None
         """The node of FX at which the exporter has stopped."""
 
 
@@ -51,12 +58,12 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
     seen = SeenByDynamo()
     core = part_of(_CORE)
 
-    def prepared(original: Callable[..., Any], program: Any, *args: Any, **kwargs: Any) -> Any:
+    def prepared(original: Original, program: ExportedProgram, *args: object, **kwargs: object) -> object:
         seen.captured = program
         seen.decomposed = original(program, *args, **kwargs)
         return seen.decomposed
 
-    def translated(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def translated(original: Original, graph: Graph, *args: object, **kwargs: Any) -> object:
         def stop(error: Exception) -> None:
             seen.stopped = seen.stopped or _named_in(str(error), graph)
 
@@ -68,23 +75,23 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
             seen.functions[id(graph)] = (made.domain, made.name)
         return values
 
-    def called(original: Callable[..., Any], model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def called(original: Original, model: object, node: Node, *args: object, **kwargs: object) -> object:
         assert begun is not None
         begun(_operator(node, SeenByDynamo(), _origins(seen)))
         return original(model, node, *args, **kwargs)
 
-    def lowered(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def lowered(original: Original, *args: object, **kwargs: object) -> object:
         program = original(*args, **kwargs)
         seen.raw = program.model_proto
         seen.values = {graph: dict(map(_named, values.items())) for graph, values in seen.values.items()}
         return program
 
-    def dispatched(original: Callable[..., Any], node: Any, *args: Any, **kwargs: Any) -> Any:
+    def dispatched(original: Original, node: Node, *args: object, **kwargs: object) -> object:
         if passing is not None and name_of(node.target) == passing:
             return _stand_in(node), ""
         return original(node, *args, **kwargs)
 
-    def frames(original: Callable[..., Any], tracer: Any, summary: Any) -> Any:
+    def frames(original: Original, tracer: object, summary: StackSummary) -> object:
         own = below_forward([(frame.filename, frame.lineno or 0, frame.name) for frame in summary])
         kept = [frame for frame in summary if (frame.filename, frame.lineno or 0, frame.name) in own]
         return type(summary).from_list(kept) if kept else original(tracer, summary)
@@ -101,10 +108,10 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
         yield seen
 
 
-def _stand_in(node: Any) -> Callable[..., Any]:
+def _stand_in(node: Node) -> Callable[..., object]:
     """A lowering that makes one node without meaning of a call."""
 
-    def made(*args: Any, **_: Any) -> Any:
+    def made(*args: object, **_: object) -> object:
         import onnx_ir
         from onnxscript import evaluator
 
@@ -119,20 +126,20 @@ def _stand_in(node: Any) -> Callable[..., Any]:
     return made
 
 
-def _named_in(said: str, graph: Any) -> Any:
+def _named_in(said: str, graph: Graph) -> Node | None:
     """The node of a graph of FX that the exporter says it stopped at."""
     name = _STOPPED_AT.search(said)
     return None if name is None else next((node for node in graph.nodes if node.name == name[1]), None)
 
 
-def _named(pair: tuple[str, Any]) -> tuple[str, list[str | None]]:
+def _named(pair: tuple[str, object]) -> tuple[str, list[str | None]]:
     """The names that the values of a node have in the raw graph, which the passes after that do not change here."""
     name, value = pair
     members = list(value) if isinstance(value, list | tuple) else [value]
     return name, [getattr(member, "name", None) for member in members]
 
 
-def exhibit(seen: SeenByDynamo, model: Any) -> Exhibit:
+def exhibit(seen: SeenByDynamo, model: ModelProto) -> Exhibit:
     """Return what was seen, as data. Raises Unable where something was not seen."""
     if seen.captured is None or seen.decomposed is None or seen.raw is None:
         raise Unable("instruments")
@@ -147,13 +154,13 @@ def stopped_at(seen: SeenByDynamo) -> Operator | None:
     return _operator(seen.stopped, SeenByDynamo(), _origins(seen))
 
 
-def _origins(seen: SeenByDynamo) -> dict[str, Any]:
+def _origins(seen: SeenByDynamo) -> dict[str, Node]:
     """The calls that were captured, by name."""
     nodes = seen.captured.graph_module.graph.nodes if seen.captured is not None else ()
     return {node.name: node for node in nodes if node.op == "call_function"}
 
 
-def noted(node: Any) -> str:
+def noted(node: NodeProto) -> str:
     """The name of the node of FX that a node of ONNX was made of, as the exporter has noted it there; or nothing."""
     found = _NOTED.match(metadata(node).get("pkg.torch.onnx.fx_node", ""))
     return "" if found is None else found[1]
@@ -166,7 +173,7 @@ def program_of(seen: SeenByDynamo) -> Program:
     return _of_exported(seen.captured, SeenByDynamo(), {})
 
 
-def _of_exported(exported: Any, seen: SeenByDynamo, origins: Mapping[str, Any]) -> Program:
+def _of_exported(exported: ExportedProgram, seen: SeenByDynamo, origins: Mapping[str, Node]) -> Program:
     """An exported program, whose weights and constants are inputs of its graph."""
     signature = exported.graph_signature
     graph = exported.graph_module.graph
@@ -196,7 +203,7 @@ def _of_exported(exported: Any, seen: SeenByDynamo, origins: Mapping[str, Any]) 
     return program
 
 
-def of_graph(module: Any, seen: SeenByDynamo, origins: Mapping[str, Any]) -> Program:
+def of_graph(module: GraphModule, seen: SeenByDynamo, origins: Mapping[str, Node]) -> Program:
     """A graph of FX as a program; all its placeholders are inputs."""
     start: Values = {}
     program = Program([], [], start, [], dict(seen.values.get(id(module.graph), {})))
@@ -214,14 +221,14 @@ def of_graph(module: Any, seen: SeenByDynamo, origins: Mapping[str, Any]) -> Pro
     return program
 
 
-def _only_asserts(node: Any) -> bool:
+def _only_asserts(node: Node) -> bool:
     """Return whether an operator gives nothing, as one that asserts what a capture took for granted of sizes. A
     graph has no such node, and is run at the sizes that it refuses."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.returns and not schema.is_mutable
 
 
-def _untie_unused(node: Any, program: Program) -> None:
+def _untie_unused(node: Node, program: Program) -> None:
     """Take the ties from those outputs of an operator that nobody takes: what is in them does not matter."""
     ties, users = program.ties.get(node.name), list(node.users)
     if node.op == "call_function" and ties and all(user.target is python.getitem for user in users):
@@ -229,10 +236,10 @@ def _untie_unused(node: Any, program: Program) -> None:
         program.ties[node.name] = [tensor if place in taken else None for place, tensor in enumerate(ties)]
 
 
-def _operator(node: Any, seen: SeenByDynamo, origins: Mapping[str, Any]) -> Operator:
+def _operator(node: Node, seen: SeenByDynamo, origins: Mapping[str, Node]) -> Operator:
     import torch
 
-    def bound(values: Values) -> tuple[Any, Any]:
+    def bound(values: Values) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (
             torch.fx.node.map_arg(node.args, lambda argument: values[argument.name]),
             torch.fx.node.map_arg(node.kwargs, lambda argument: values[argument.name]),
@@ -241,32 +248,33 @@ def _operator(node: Any, seen: SeenByDynamo, origins: Mapping[str, Any]) -> Oper
     def compute(values: Values) -> tuple[Any, ...]:
         args, kwargs = bound(values)
         with torch.no_grad():
-            return (node.target(*args, **kwargs),)
+            return (target(*args, **kwargs),)
 
     def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
         return _branch(bound(values)[0], seen, origins) if named == "higher_order.cond" else None
 
+    target: Any = node.target
     origin = _origin(node, origins)
-    named, called = name_of(node.target), name_of(origin.target) if origin is not None else None
+    named, called = name_of(target), name_of(origin.target) if origin is not None else None
     line, source = told(below_forward(frames_of(node.meta.get("stack_trace") or "")) or _plain(node))
-    tags = getattr(node.target, "tags", ())
+    tags = getattr(target, "tags", ())
     return Operator(
         node.name, named, tuple(argument.name for argument in node.all_input_nodes), (node.name,), compute, line,
         source, _module(node), called if called != named else None,
-        pointwise=node.target.__module__ == "_operator" or torch.Tag.pointwise in tags,
+        pointwise=target.__module__ == "_operator" or torch.Tag.pointwise in tags,
         constants=tuple(value for value in _leaves((node.args, node.kwargs)) if not isinstance(value, torch.fx.Node)),
         arguments=lambda values: bound(values)[0], inner=inner, call=_call(node),
         origin=None if origin is None else origin.name,
     )  # fmt: skip
 
 
-def _module(node: Any) -> str | None:
+def _module(node: Node) -> str | None:
     """The path of the submodule that calls an operator; None for the module itself, and for what nobody calls."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     return None if not stack or stack[-1][0].startswith("_empty_nn_module_stack") else stack[-1][0]
 
 
-def _call(node: Any) -> Call | None:
+def _call(node: Node) -> Call | None:
     """Return how a node is written; None for an operator that takes programs, and for what is in no module known
     here."""
     import torch
@@ -280,28 +288,29 @@ def _call(node: Any) -> Call | None:
         if module not in ("operator", "math", "torch"):
             return None
 
-    def named(argument: Any) -> Any:
+    def named(argument: Node) -> Any:
         return Name(argument.name)
 
-    args, kwargs = (torch.fx.node.map_arg(given, named) for given in (node.args, node.kwargs))
+    both: Sequence[Any] = node.args, node.kwargs
+    args, kwargs = (torch.fx.node.map_arg(given, named) for given in both)
     return Call(function, tuple(args), dict(kwargs))
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     from torch.utils import _pytree
 
     leaves: list[Any] = _pytree.tree_leaves(value)
     return leaves
 
 
-def _plain(node: Any) -> list[tuple[str, int, str]]:
+def _plain(node: Node) -> list[tuple[str, int, str]]:
     """The frames of users where none is of a forward, as in a program captured under another name."""
     from conformance.diagnose.operators.instruments import of_users
 
     return [frame for frame in frames_of(node.meta.get("stack_trace") or "") if of_users(frame[0])]
 
 
-def _origin(node: Any, origins: Mapping[str, Any]) -> Any:
+def _origin(node: Node, origins: Mapping[str, Node]) -> Node | None:
     """The node of the captured program that a decomposed one comes from."""
     sources = node.meta.get("from_node") or []
     found = origins.get(node.name)
@@ -326,7 +335,7 @@ def name_of(target: Any) -> str:
     return f"{namespace}.{name}" if namespace else str(name)
 
 
-def _branch(args: Sequence[Any], seen: SeenByDynamo, origins: Mapping[str, Any]) -> tuple[int, Program, list[Any]]:
+def _branch(args: Sequence[Any], seen: SeenByDynamo, origins: Mapping[str, Node]) -> tuple[int, Program, list[Any]]:
     """The branch that ``torch.cond`` takes, as a program, and what that is given."""
     number = 0 if bool(args[0]) else 1
     return number, of_graph(args[1 + number], seen, origins), list(args[3])

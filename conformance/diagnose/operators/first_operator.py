@@ -176,16 +176,19 @@ class Search:
         walk = self._walk(model, At(self.inputs, self._failing.inputs, self._failing.fails, right))
         self.steps = walk.steps
         self.parting = walk.wrong(whole=self._whole)
-        if self.parting is None or self._whole:
-            return (
-                None if self.parting is None else self._told(self.parting, stage, model, walk.program, walk.at, walk)
-            )
-        first = Cause.of(self.parting, self._told(self.parting, stage, model, walk.program, walk.at, walk))
+        if self.parting is None:
+            return None
+        first = self._cause(self.parting, stage, walk)
+        if self._whole:
+            return first.told
         start = time.monotonic()
         second = or_else(
             None, lambda: aside.ask(lambda: self._second(first, walk.at) or self._of_others(first), SECONDS)
         )
         return self._in_order(first, second) | {"second_seconds": time.monotonic() - start}
+
+    def _cause(self, parting: Parting, stage: str, walk: Walk, **more: object) -> Cause:
+        return Cause.of(parting, self._told(parting, stage, walk.model, walk.program, walk.at, walk) | more)
 
     def _second(self, first: Cause, at: At) -> Cause | None:
         """Return what is still wrong once the operator that was named first gives what it should, wherever it is
@@ -204,7 +207,7 @@ class Search:
             walk.tensors.put(name, value)
         parting = walk.wrong()
         if parting is not None:
-            return Cause.of(parting, self._told(parting, stage, model, walk.program, walk.at, walk))
+            return self._cause(parting, stage, walk)
         still = outcome == "wrong" and self._outcome(model, walk.tensors.given) == "wrong"
         return Cause({"unable": "nothing"}) if still else None
 
@@ -223,8 +226,7 @@ class Search:
             # nodes behind another dtype or shape may have been made for that
             if parting is None or "value" not in (parting.how, first.how):
                 return None
-            told = self._told(parting, str(first.told.get("stage")), model, walk.program, walk.at, walk)
-            return Cause.of(parting, told | {"other_inputs": True})
+            return self._cause(parting, str(first.told.get("stage")), walk, other_inputs=True)
 
         others = itertools.islice(self._failing.others(), 0 if large else OTHERS)
         found = (or_else(None, partial(cause, inputs)) for inputs in others)  # PyTorch or the graph may refuse them
@@ -389,10 +391,8 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
 def of_operator(operator: Operator, program: Program | None = None) -> dict[str, Any]:
     """Return where an operator is from, as a record has it: a line of a file, or else which call of a ``program`` it
     is."""
-    told: dict[str, Any] = {
-        "operator": operator.called or operator.operator, "line": operator.line, "source": operator.source,
-        "module": operator.module, "within": operator.operator if operator.called else None, "place": "file",
-    }  # fmt: skip
+    within = {"operator": operator.called, "within": operator.operator} if operator.called else {}
+    told = operator.place() | within | {"place": "file"}
     if not in_a_file_of_users(operator.line, operator.source):
         alike = [one.name for one in program.operators if one.operator == operator.operator] if program else []
         count = [alike.index(operator.name) + 1, len(alike)] if operator.name in alike else None

@@ -15,7 +15,7 @@ import numpy as np
 
 from conformance.compare.close import Limit, differs, ratios
 from conformance.compare.nudge import largest_movement
-from conformance.diagnose.operators.captured_program import Operator, Program, Values, array, leaves, like
+from conformance.diagnose.operators.captured_program import Operator, Program, Values, array, joined, leaves, like
 from conformance.diagnose.operators.inside import Inside
 from conformance.diagnose.operators.tensor_values import Stops, Tensors
 from conformance.process.arrays import Array, equal
@@ -120,7 +120,7 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
                 if value is None and member is not None:
                     return
                 members.append(value)
-            values[name] = type(right)(members) if isinstance(right, list | tuple) else members[0]
+            values[name] = joined(right, members)
             if not known:
                 untied[name] = [*before, operator]
         for name in done:
@@ -316,7 +316,7 @@ def explains(
                     parting.value if tensor == parting.tensor else member
                     for member, tensor in tied(program, name, right)
                 ]
-                values[name] = type(right)(members) if isinstance(right, list | tuple) else members[0]
+                values[name] = joined(right, members)
         for name in done:
             values.pop(name, None)
     arrays = [array(values[name]) for name in program.outputs if name is not None]

@@ -3,16 +3,17 @@ what is inside can be compared too: exporters write some operators as functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conformance.diagnose.operators.captured_program import Program
-from conformance.runtimes.onnxgraph.reads import copy_of
+from conformance.runtimes.onnxgraph.reads import copy_of, refill
 from conformance.runtimes.onnxgraph.reads import inside as graphs_of
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+    from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 
 @dataclass(frozen=True)
@@ -36,64 +37,44 @@ def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelPro
     branch = next((attribute.g for attribute in node.attribute if attribute.name == name), None)
     if node.op_type != "If" or branch is None:
         return None
-    functions = {(function.domain, function.name): function for function in model.functions}
-    nodes: list[Any] = []
-    prefixes: dict[str, str] = {}
-    for inner in branch.node:
-        function = functions.get((inner.domain, inner.op_type))
-        if function is None:
-            nodes.append(inner)
-            continue
-        prefix = f"{inner.name or inner.output[0]}/"
-        names = dict(zip(function.input, inner.input, strict=False))
-        nodes += [renamed(one, names, prefix) for one in function.node]
-        nodes += [
-            helper.make_node("Identity", [names.get(own, prefix + own)], [outer])
-            for own, outer in zip(function.output, inner.output, strict=True)
-        ]
-        made = {own for one in function.node for own in one.output}
-        prefixes.update({own: prefix + own for own in made})
-    nodes += [
-        helper.make_node("Identity", [own.name], [outer])
-        for own, outer in zip(branch.output, node.output, strict=True)
-    ]  # fmt: skip
+    nodes = [inner for inner, _ in open_calls(branch.node, model)]
+    prefixed: dict[str, str] = {}
+    for call in branch.node:
+        for function in (one for one in model.functions if (one.domain, one.name) == (call.domain, call.op_type)):
+            names = _names(function, call)
+            prefixed |= {own: names(own) for one in function.node for own in one.output}
+    ends = [helper.make_node("Identity", [own.name], [outer])
+            for own, outer in zip(branch.output, node.output, strict=True)]  # fmt: skip
     whole = copy_of(model)
     place = next(index for index, one in enumerate(model.graph.node) if list(one.output) == list(node.output))
-    before, after = list(whole.graph.node[:place]), list(whole.graph.node[place + 1 :])
-    del whole.graph.node[:]
-    whole.graph.node.extend([*before, *nodes, *after])
+    around = model.graph.node
+    refill(whole.graph.node, [*around[:place], *nodes, *ends, *around[place + 1 :]])
     whole.graph.initializer.extend(branch.initializer)
-    _import_all(whole, functions.values())
+    _import_all(whole, model.functions)
     program = inside.program
-    ties = {name: [prefixes.get(tensor or "", tensor) for tensor in tied] for name, tied in program.ties.items()}
-    return whole, Program(program.operators, program.outputs, program.start, program.inputs, ties)
+    ties = {name: [prefixed.get(tensor or "", tensor) for tensor in tied] for name, tied in program.ties.items()}
+    return whole, dataclasses.replace(program, ties=ties)
 
 
-def _import_all(model: ModelProto, functions: Any) -> None:
-    known = {entry.domain for entry in model.opset_import}
+def _import_all(model: ModelProto, functions: Iterable[FunctionProto]) -> None:
+    domains = {entry.domain for entry in model.opset_import}
     for function in functions:
         for entry in function.opset_import:
-            if entry.domain not in known:
+            if entry.domain not in domains:
                 model.opset_import.append(entry)
-                known.add(entry.domain)
+                domains.add(entry.domain)
 
 
-def renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> Any:
+def _renamed(node: NodeProto, name: Callable[[str], str]) -> NodeProto:
     """A node of a function with the names of the graph that calls it."""
-    copy = type(node).FromString(node.SerializeToString())
+    copy = copy_of(node)
     for values in (copy.input, copy.output):
-        values[:] = [name and names.get(name, prefix + name) for name in values]
+        values[:] = map(name, values)
     for graph in graphs_of(copy):
-        _rename(graph, names, prefix)
+        refill(graph.node, [_renamed(inner, name) for inner in graph.node])
+        for value in (*graph.input, *graph.output, *graph.initializer):
+            value.name = name(value.name)
     return copy
-
-
-def _rename(graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
-    inner = [renamed(node, names, prefix) for node in graph.node]
-    del graph.node[:]
-    graph.node.extend(inner)
-    for value in (*graph.input, *graph.output, *graph.initializer):
-        value.name = names.get(value.name, prefix + value.name)
 
 
 def open_calls(nodes: Sequence[NodeProto], model: ModelProto) -> Iterator[tuple[NodeProto, NodeProto]]:
@@ -116,16 +97,23 @@ def _fits(function: FunctionProto, versions: Mapping[str, int]) -> bool:
 
 
 def _body(function: FunctionProto, call: NodeProto) -> Iterator[NodeProto]:
-    prefix = f"{next(filter(None, call.output))}/"
-    given = [*call.input, *[""] * (len(function.input) - len(call.input))]
-    names = {**dict(zip(function.input, given, strict=True)), **dict(zip(function.output, call.output, strict=False))}
     values = {one.name: one for one in (*function.attribute_proto, *call.attribute)}
     for inner in function.node:
-        copy = renamed(inner, names, prefix)
-        resolved = [_resolved(attribute, values) for attribute in copy.attribute]
-        del copy.attribute[:]
-        copy.attribute.extend(one for one in resolved if one is not None)
+        copy = _renamed(inner, _names(function, call))
+        resolved = (_resolved(attribute, values) for attribute in copy.attribute)
+        refill(copy.attribute, [one for one in resolved if one is not None])
         yield copy
+
+
+def _names(function: FunctionProto, call: NodeProto) -> Callable[[str], str]:
+    """Return what a tensor of a function is called in the graph that calls it: its own name with a prefix."""
+    prefix = f"{next(filter(None, call.output))}/"
+    arguments = [*call.input, *[""] * (len(function.input) - len(call.input))]
+    names = {
+        **dict(zip(function.input, arguments, strict=True)),
+        **dict(zip(function.output, call.output, strict=False)),
+    }
+    return lambda name: name and names.get(name, prefix + name)
 
 
 def _resolved(attribute: AttributeProto, values: Mapping[str, AttributeProto]) -> AttributeProto | None:
@@ -135,6 +123,6 @@ def _resolved(attribute: AttributeProto, values: Mapping[str, AttributeProto]) -
     value = values.get(attribute.ref_attr_name)
     if value is None:
         return None
-    copy: AttributeProto = type(attribute).FromString(value.SerializeToString())
+    copy = copy_of(value)
     copy.name = attribute.name
     return copy

@@ -30,8 +30,12 @@ def part_of(module: str, *names: str) -> Any:
         raise Unable("torch", ".".join((module, *names))) from None
 
 
+Original = Callable[..., Any]
+"""A function of torch's, as it is without a wrapper."""
+
+
 @contextlib.contextmanager
-def wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
+def wrapped(owner: object, name: str, wrapper: Callable[..., object]) -> Iterator[None]:
     """Inside the block ``owner.name(...)`` is ``wrapper(original, ...)``. Raises Unable where it has no such name."""
     try:
         original = getattr(owner, name)
@@ -39,7 +43,7 @@ def wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None
         raise Unable("torch", f"{getattr(owner, '__name__', owner)}.{name}") from None
 
     @functools.wraps(original)
-    def instead(*args: Any, **kwargs: Any) -> Any:
+    def instead(*args: object, **kwargs: object) -> object:
         return wrapper(original, *args, **kwargs)
 
     setattr(owner, name, instead)

@@ -72,10 +72,11 @@ def of_node(
     told: dict[str, Any] = {"tensor": parting.tensor}
     own = parting.tensor not in (agreeing or ())  # else no node was made, and that of another operator is not wrong
     if agreeing is not None and own:
-        between = _between(known, node, agreeing)
+        # back to tensors that agree with PyTorch's: it has nothing to hold against what is between them
+        between = known.computing(node.output, agreeing)
         names = [label(known.nodes[index]) for index in between if known.nodes[index].op_type != "Constant"]
         told |= {"among": names[-AMONG:]} if len(names) > 1 else {}
-        whole = _between(known, last, agreeing)
+        whole = known.computing(last.output, agreeing)
         nodes = [known.nodes[index] for index in sorted([*whole, *_unread(known, whole, agreeing)])]
         search = partial(mended, model, nodes, parting, program, given, libraries)
         # a runtime may crash at a change
@@ -105,28 +106,10 @@ def _on_one_thread(question: Callable[[], Mended | None]) -> Mended | None:
     return question()
 
 
-def _between(known: Graph, last: NodeProto, agreeing: Set[str]) -> list[int]:
-    """A node, and those before it back to tensors that agree with PyTorch's, in order: any of them may be the wrong
-    one, since PyTorch has nothing to hold against what is between them."""
-    return _upstream(known, last.output, agreeing)
-
-
-def _upstream(known: Graph, names: Iterable[str], end: Set[str]) -> list[int]:
-    """The nodes that tensors are computed by, back to others, in order."""
-    found: set[int] = set()
-    todo = list(names)
-    while todo:
-        index = known.makers.get(todo.pop())
-        if index is not None and index not in found:
-            found.add(index)
-            todo += [name for name in reads(known.nodes[index]) if name not in end]
-    return sorted(found)
-
-
 def _unread(known: Graph, between: Sequence[int], agreeing: Set[str]) -> Iterator[int]:
     """The nodes before the last of these that nothing leads from to an output: one of them may have to be read. They
     are computed of what the others are computed of, or of tensors that agree."""
-    living = {*_upstream(known, known.outputs, set())}
+    living = {*known.computing(known.outputs)}
     made = {name for index in between for name in known.nodes[index].output}
     fixed = {*known.inputs, *agreeing, *made}
     for index, node in enumerate(known.nodes[: max(between)]):
@@ -145,20 +128,11 @@ def _dtype(parting: Parting) -> dict[str, Any]:
 
 def _of_sizes(known: Graph, node: NodeProto) -> bool:
     """Return whether a node computes with sizes alone: nothing that it needs is a tensor's content."""
-    todo, seen, sizes = [node], set(), False
-    while todo:
-        node = todo.pop()
-        if node.op_type in ("Shape", "Size"):
-            sizes = True
-            continue
-        for name in reads(node):
-            if name in known.inputs:
-                return False
-            maker = known.node_of(name)
-            if maker is not None and name not in seen:
-                seen.add(name)
-                todo.append(maker)
-    return sizes
+    measured = {name for one in known.nodes if one.op_type in ("Shape", "Size") for name in one.output}
+    if measured & {*node.output}:
+        return True
+    read = {name for index in known.computing(node.output, measured) for name in reads(known.nodes[index])}
+    return bool(measured & read) and not read & {*known.inputs}
 
 
 TRIED = 1500

@@ -77,9 +77,9 @@ class Walk:
         """``fed`` are the inputs as the graph takes them, ``sizes`` the bytes of its tensors as far as they are
         known. The operators ``without`` which to walk are put right wherever they are called; without ``of_form`` not
         where a dtype or a shape alone is wrong, as nodes may take that where values are."""
-        self.program, self._model, self._libraries, self._fed = program, model, libraries, fed
+        self.program, self.model, self._libraries, self._fed = program, model, libraries, fed
         self.at, self._without, self._of_form, self.steps = at, without, of_form, list[Step]()
-        self.tensors = Tensors(model, libraries, fed, names_of(program), sizes, runtime)
+        self.tensors = Tensors(model, libraries, fed, [tensor for _, _, tensor in program.tied()], sizes, runtime)
 
     def wrong(self, *, whole: bool = False, clear: bool = False) -> Parting | None:
         """The first operator that explains why the outputs are wrong: first among those that part clearly, then, but
@@ -123,8 +123,8 @@ class Walk:
         """The first operator with whose dtype or shape PyTorch gives an output the dtype and shape of the graph's,
         where that is not PyTorch's own. One with which PyTorch cannot go on may be meant for the nodes after it, and
         is named only if there is no other."""
-        names = [value.name for value in self._model.graph.output]
-        outputs = run(self._model, Graph(self._model), names, self._libraries, self._fed, self.tensors.given)
+        names = [value.name for value in self.model.graph.output]
+        outputs = run(self.model, Graph(self.model), names, self._libraries, self._fed, self.tensors.given)
         ours, theirs = ([(one.dtype, one.shape) for one in arrays] for arrays in (outputs, self.at.right))
 
         def alike(arrays: Sequence[Array]) -> bool:
@@ -136,9 +136,3 @@ class Walk:
                 if explains(self.program, self.at.inputs, parting, alike, raising=raising):
                     return parting
         return None
-
-
-def names_of(program: Program) -> list[str]:
-    """The tensors of a graph that are values of a program, in the order in which they are computed."""
-    return [tensor for operator in program.operators for name in operator.outputs
-            for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,15 @@ import numpy as np
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
 from conformance.diagnose.nodes.operator_rules import broken_by
-from conformance.diagnose.operators.captured_program import Operator, Program, Values, array, called_with, leaves
+from conformance.diagnose.operators.captured_program import (
+    Operator,
+    Program,
+    Values,
+    array,
+    called_with,
+    joined,
+    leaves,
+)
 from conformance.diagnose.operators.forced import Parting, limit_of, picked, rough
 from conformance.diagnose.operators.inside import open_calls
 from conformance.diagnose.operators.probes import Probe, probes
@@ -21,8 +30,8 @@ from conformance.diagnose.operators.scene import NodeChange, Scene
 from conformance.models.otherwise.undefined import replace_undefined
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import attempt, or_else
-from conformance.runtimes.onnxgraph.cut import declare, empty
-from conformance.runtimes.onnxgraph.reads import Graph, copy_of, first_output, opset_of, reads
+from conformance.runtimes.onnxgraph.cut import declare, model_of
+from conformance.runtimes.onnxgraph.reads import Graph, copy_of, first_output, opset_of, reads, refill
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
 if TYPE_CHECKING:
@@ -72,7 +81,7 @@ class Piece:
         program: Program,
         libraries: Sequence[str],
     ) -> None:
-        from onnx import helper, numpy_helper
+        from onnx import helper
 
         self._operator, self._program, self._libraries = parting.operator, program, libraries
         opened = list(open_calls(nodes, model))
@@ -95,13 +104,9 @@ class Piece:
                          for place, tensor in enumerate(tied) if tensor is not None}  # fmt: skip
         known = {self._tensors[name][0] for name in self.fed if name in self._tensors}
         self._between, self._ends = self._since(known)
-        self._of = model
-        self.model = self._empty()
-        self.model.graph.node.extend(self.nodes)
-        self.model.graph.initializer.extend(
-            numpy_helper.from_array(value, name) for name, value in self.constants.items() if name not in self._large
-        )
-        self.model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in self.given if name)
+        outputs = map(helper.make_empty_tensor_value_info, filter(None, self.given))
+        small = {name: value for name, value in self.constants.items() if name not in self._large}
+        self.model = model_of(model, "piece", self.nodes, outputs=outputs, constants=small)
 
     def node_of(self, made: str) -> NodeProto:
         """The node that makes a tensor."""
@@ -213,7 +218,7 @@ class Piece:
             name, place = self._tensors[tensor]
             known = leaves(values[name])
             known[place] = torch.from_numpy(given)
-            values[name] = type(values[name])(known) if isinstance(values[name], list | tuple) else known[0]
+            values[name] = joined(values[name], known)
         with replace_undefined(None) as noted:
             for operator in self._between:
                 values.update(zip(operator.outputs, operator.compute(values), strict=True))
@@ -266,10 +271,8 @@ class Piece:
         values = {**trial.feeds, **self.constants}
 
         def computed(node: NodeProto) -> dict[str, Array]:
-            alone = self._empty()
-            alone.graph.node.append(node)
             names = [name for name in node.output if name]
-            alone.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+            alone = model_of(self.model, "piece", [node], outputs=map(helper.make_empty_tensor_value_info, names))
             feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
             return dict(zip(names, self._run(alone, feeds), strict=True))
 
@@ -290,13 +293,8 @@ class Piece:
         """That of ONNX's own operators."""
         return opset_of(self.model, 1)
 
-    def _empty(self) -> ModelProto:
-        return empty(self._of, "piece")
-
     def _run(self, model: ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-
-        del model.graph.input[:]
-        model.graph.input.extend(declare(name, value) for name, value in feeds.items())
+        refill(model.graph.input, itertools.starmap(declare, feeds.items()))
         return OnnxRuntimeSession(model.SerializeToString(), self._libraries, optimize=False).run(feeds)
 
 

@@ -30,12 +30,13 @@ from conformance.diagnose.operators.instruments import below_forward, frames_of,
 from conformance.diagnose.operators.operator_walk import At, Walk
 from conformance.diagnose.operators.rewrites import guilty
 from conformance.diagnose.operators.tensor_values import Tensors
+from conformance.diagnose.search import least
 from conformance.models.exporters import graph
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import attempt, causes, or_else, text_of
 from conformance.process.worker import aside
-from conformance.runtimes.onnxgraph.cut import cut, empty
-from conformance.runtimes.onnxgraph.reads import Graph, copy_of, operator_of, rewritten
+from conformance.runtimes.onnxgraph.cut import cut, model_of
+from conformance.runtimes.onnxgraph.reads import Graph, copy_of, operator_of, refill, rewritten
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -217,8 +218,7 @@ def _of_another_form(
     for operator in reversed(program.operators):
         if needed & {*operator.outputs}:
             needed |= {*operator.inputs}
-    names = [tensor for operator in program.operators for name in operator.outputs if name in needed
-             for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
+    names = [tensor for _, name, tensor in program.tied() if name in needed]
     for step in steps(program, inputs, Tensors(model, libraries, fed, names, {})):
         found = step.form or step.parting
         if found is None or found.how not in ("dtype", "shape"):
@@ -262,14 +262,11 @@ def refused_node(model: ModelProto, refuses: Callable[[ModelProto], bool]) -> No
     """Return the node with which a model begins to be refused, found by halving; None where it is refused without
     any node, or only as a whole."""
     light = _light(model)
-    low, high = 0, len(light.graph.node)
-    if not refuses(_first(light, high)) or refuses(_first(light, low)):
+    every = len(light.graph.node)
+    if not refuses(_first(light, every)) or refuses(_first(light, 0)):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if refuses(_first(light, middle)) else (middle, high)
-    found: NodeProto = light.graph.node[high - 1]
-    return found
+    node: NodeProto = light.graph.node[least(1, every, lambda count: refuses(_first(light, count))) - 1]
+    return node
 
 
 def _first(model: ModelProto, count: int) -> ModelProto:
@@ -279,9 +276,7 @@ def _first(model: ModelProto, count: int) -> ModelProto:
     made = {name for node in part.graph.node for name in node.output}
     known = made | {value.name for value in (*part.graph.input, *part.graph.initializer)}
     for values, names in ((part.graph.output, known), (part.graph.value_info, made)):
-        kept = [value for value in values if value.name in names]
-        del values[:]
-        values.extend(kept)
+        refill(values, [value for value in values if value.name in names])
     return part
 
 
@@ -291,11 +286,12 @@ def _light(model: ModelProto) -> ModelProto:
 
     given = {value.name for value in model.graph.input}
     large = [one for one in model.graph.initializer if one.ByteSize() > SMALL and one.name not in given]
-    light = empty(model, model.graph.name)
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(light.graph, field).extend(getattr(model.graph, field))
-    light.graph.initializer.extend(one for one in model.graph.initializer if one.ByteSize() <= SMALL)
-    light.graph.input.extend(helper.make_tensor_value_info(one.name, one.data_type, list(one.dims)) for one in large)
+    fed = [helper.make_tensor_value_info(one.name, one.data_type, list(one.dims)) for one in large]
+    whole = model.graph
+    light = model_of(model, whole.name, whole.node, inputs=[*whole.input, *fed], outputs=whole.output)
+    light.graph.value_info.extend(whole.value_info)
+    light.graph.sparse_initializer.extend(whole.sparse_initializer)
+    light.graph.initializer.extend(one for one in whole.initializer if one.ByteSize() <= SMALL)
     return light
 
 
@@ -310,8 +306,7 @@ def operator_behind(program: Program, model: ModelProto, node: NodeProto) -> Ope
 def _led_to(program: Program, known: Graph, node: NodeProto) -> Iterator[Operator]:
     """Give the operators whose tensors are computed by a node, alone or with nodes after it that are no other's."""
     # of several that have one tensor the first made it, and the others hand it on
-    tied = {tensor: operator for operator in reversed(program.operators) for name in operator.outputs
-            for tensor in program.ties.get(name, ()) if tensor is not None}  # fmt: skip
+    tied = {tensor: operator for operator, _, tensor in reversed([*program.tied()])}
     todo, found = [node], []
     seen: set[str] = set()
     while todo:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.process.arrays import Array, Inputs
-from conformance.process.disk.onnx_models import save
 from conformance.process.errors import attempt
-from conformance.runtimes import opener, registry
+from conformance.runtimes import outputs_of, registry
 from conformance.runtimes.onnxgraph.cut import cut
 from conformance.runtimes.onnxgraph.reads import Graph
 from conformance.runtimes.registry import LITERAL
@@ -123,11 +120,7 @@ def run(
         whole = cut(model, graph, asked, known) if known else model
         found: list[Any] = registry.function(f"{inside}:values")(whole, asked, libraries, {**inputs, **known})
     else:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            save(cut(model, graph, asked, known), file)
-            with opener(runtime)(file, libraries) as session:
-                found = session.run({**inputs, **known})
+        found = outputs_of(cut(model, graph, asked, known), runtime, libraries, {**inputs, **known})
     if len(asked) == len(names):  # as they come: a sequence is several tensors
         return found
     values = {**known, **dict(zip(asked, found, strict=True))}

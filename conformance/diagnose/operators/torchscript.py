@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.diagnose.operators.captured_program import (
     Begun,
@@ -18,9 +18,16 @@ from conformance.diagnose.operators.captured_program import (
     Unable,
     Values,
 )
-from conformance.diagnose.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
+from conformance.diagnose.operators.instruments import Original, below_forward, of_users, part_of, told, wrapped
 from conformance.models.exporters import exporters
 from conformance.process.errors import noting
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from torch import Tensor
+    from torch._C import Block, Graph, Node
+
+    from conformance.diagnose.operators.instruments import Frame
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"
 _TIE = "conformance_tie"
@@ -35,12 +42,12 @@ class SeenByTorchScript:
     """The exporter's graph before it is lowered, as data, and the tensors that its values became."""
 
     def __init__(self) -> None:
-        self.weights: list[Any] = []
+        self.weights: list[Tensor] = []
         self.program: Program | None = None
         self.ties: dict[str, list[str | None]] = {}
         self.python: list[tuple[str, list[str]]] = []
         """The calls of an ``autograd.Function`` that makes nodes by itself: its name, and those of its outputs."""
-        self.raw: Any = None
+        self.raw: ModelProto | None = None
         """The model before onnxsim, where the case has it simplified."""
         self.stopped: Operator | None = None
         """The call at which the exporter has stopped."""
@@ -54,12 +61,12 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
     seen = SeenByTorchScript()
     utils, binding = part_of(_UTILS), part_of("torch._C")
 
-    def created(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def created(original: Original, *args: object, **kwargs: object) -> object:
         result = original(*args, **kwargs)
         seen.weights = list(result[1])
         return result
 
-    def typed(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def typed(original: Original, graph: Graph, *args: object, **kwargs: object) -> object:
         # the last moment at which numbers are numbers, and not tensors
         seen.ties, seen.python = {}, list(_of_functions(graph))
         seen.program = _program(graph, seen.weights, seen.ties)
@@ -68,18 +75,18 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
     def stop(operator: Operator | None) -> None:
         seen.stopped = seen.stopped or operator
 
-    def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def lowered(original: Original, graph: Graph, block: object, node: Node, *more: object, **kwargs: Any) -> object:
         outputs = [output.debugName() for output in node.outputs()]
         if begun is not None:
             begun(_operator(node, {}, {}))
         if passing is not None and _name_of(node) == passing:
             return None
         with noting(lambda _: stop(_operator(node, {}, {}))):
-            result = original(graph, block, node, *args, **kwargs)
+            result = original(graph, block, node, *more, **kwargs)
         _mark(outputs, result)
         return result
 
-    def by_function(original: Callable[..., Any], graph: Any, name: str, *args: Any) -> Any:
+    def by_function(original: Original, graph: Graph, name: str, *args: object) -> object:
         # the exporter comes to them in the order in which they are called
         call = next((call for call in seen.python if call[0] == name), None)
         made = call[1] if call is not None else []
@@ -91,12 +98,12 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
             _mark(call[1], result)
         return result
 
-    def named(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def named(original: Original, graph: Graph, *args: object, **kwargs: object) -> object:
         result = original(graph, *args, **kwargs)
         seen.ties.update(_collected(graph))
         return result
 
-    def simplified(original: Callable[..., Any], model: Any) -> Any:
+    def simplified(original: Original, model: ModelProto) -> object:
         seen.raw = model
         return original(model)
 
@@ -121,16 +128,16 @@ def _mark(names: Sequence[str], result: Any) -> None:
             maker.s_(_TIE, f"{before}{name}:{place} ")
 
 
-def _of_functions(block: Any) -> Iterator[tuple[str, list[str]]]:
+def _of_functions(block: Graph | Block) -> Iterator[tuple[str, list[str]]]:
     """The calls of each ``autograd.Function`` in order, those in blocks inside too."""
     for node in block.nodes():
         if node.kind() == "prim::PythonOp":
-            yield node.pyname(), [output.debugName() for output in node.outputs()]
+            yield _name_of(node), [output.debugName() for output in node.outputs()]
         for inner in node.blocks():
             yield from _of_functions(inner)
 
 
-def _collected(block: Any) -> Iterator[tuple[str, list[str | None]]]:
+def _collected(block: Graph | Block) -> Iterator[tuple[str, list[str | None]]]:
     """The tensor of each value by the marks on nodes, which are taken off; blocks inside come with their own."""
     for node in block.nodes():
         if node.hasAttribute(_TIE):
@@ -143,7 +150,7 @@ def _collected(block: Any) -> Iterator[tuple[str, list[str | None]]]:
             yield from _collected(inner)
 
 
-def exhibit(seen: SeenByTorchScript, model: Any) -> Exhibit:
+def exhibit(seen: SeenByTorchScript, model: ModelProto) -> Exhibit:
     """Return what was seen, as data. Raises Unable where something was not seen."""
     program = program_of(seen)
     program.ties = seen.ties
@@ -176,7 +183,7 @@ def _fold(program: Program) -> None:
             program.ties[after[0].name] = program.ties.pop(operator.name)
 
 
-def _program(graph: Any, weights: Sequence[Any], ties: dict[str, list[str | None]]) -> Program:
+def _program(graph: Graph, weights: Sequence[Tensor], ties: dict[str, list[str | None]]) -> Program:
     names = [value.debugName() for value in graph.inputs()]
     count = len(names) - len(weights)
     start: Values = {
@@ -188,7 +195,7 @@ def _program(graph: Any, weights: Sequence[Any], ties: dict[str, list[str | None
     return program
 
 
-def _block(block: Any, start: Values, ties: dict[str, list[str | None]]) -> Program:
+def _block(block: Graph | Block, start: Values, ties: dict[str, list[str | None]]) -> Program:
     """The nodes of a block as operators. Constants go to ``start``, which serves the blocks inside too, as ``ties``
     does, which is filled later."""
     program = Program([], [value.debugName() for value in block.outputs()], {}, [])
@@ -201,14 +208,14 @@ def _block(block: Any, start: Values, ties: dict[str, list[str | None]]) -> Prog
     return program
 
 
-def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Operator:
+def _operator(node: Node, start: Values, ties: dict[str, list[str | None]]) -> Operator:
     import torch
 
     kind = node.kind()
     inputs = tuple(value.debugName() for value in node.inputs())
     outputs = tuple(value.debugName() for value in node.outputs())
     blocks = [_block(block, start, ties) for block in node.blocks()]
-    line, source = told(_frames(node.sourceRange()))
+    line, source = told(_frames(str(node.sourceRange())))
     function, tags = _function(kind, node.schema(), inputs, blocks)
     if kind == "prim::PythonOp":
         function = _of_python(node, inputs)
@@ -254,7 +261,7 @@ _HANDED_ON = frozenset({
 """Nodes whose input stands for what they give, or is taken apart by Python itself."""
 
 
-def _call(node: Any, inputs: Sequence[str]) -> Call | None:
+def _call(node: Node, inputs: Sequence[str]) -> Call | None:
     """Return how a node is written so that tracing makes it again; sizes are traced as methods ask for them alone."""
     kind, names = node.kind(), tuple(map(Name, inputs))
     if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
@@ -272,7 +279,7 @@ def _call(node: Any, inputs: Sequence[str]) -> Call | None:
     return Call(f"torch.ops.{function}", names[:positional], dict(zip(keywords, names[positional:], strict=True)))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> bool | int | float | str | None:
     return value if isinstance(value, bool | int | float | str) or value is None else repr(value)[:80]
 
 
@@ -370,7 +377,7 @@ def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Se
         return found, keywords, getattr(found, "tags", ())
     get = part_of("torch._C", "_jit_get_operation")
 
-    def unknown(*_: Any, **__: Any) -> Any:
+    def unknown(*_: object, **__: object) -> object:
         raise Unable("interpreted", kind)
 
     try:

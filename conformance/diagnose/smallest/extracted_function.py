@@ -56,10 +56,27 @@ class Function:
     """By name of an input what it is exported with, where that has other sizes; empty where it is exported with what
     it is run with."""
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The inputs and the constants."""
+        return {**self.inputs, **self.constants}
+
     def with_arrays(self, arrays: Mapping[str, Array]) -> Function:
+        """Return the function with other inputs and constants in place of some."""
         inputs = {name: arrays.get(name, value) for name, value in self.inputs.items()}
         constants = {name: arrays.get(name, value) for name, value in self.constants.items()}
         return dataclasses.replace(self, inputs=inputs, constants=constants)
+
+    def of_size(self, size: int, fewer: int, arrays: Mapping[str, Array]) -> Iterator[Function]:
+        """Yield the function with arrays that are cut from a size to ``fewer``; then also with that number in place
+        of the size among those that calls are given. It has to keep sizes that it is not exported with."""
+        if self.traced:
+            return
+        sliced = self.with_arrays(arrays)
+        yield sliced
+        counted = rewritten(sliced, lambda number: fewer if number == size else number)
+        if counted.steps != sliced.steps:
+            yield counted
 
 
 @dataclass
@@ -86,15 +103,15 @@ class Place:
 
     @classmethod
     def in_exhibit(
-        cls, exhibit: Exhibit, found: Operator, inputs: Sequence[Any], traced: Sequence[Any] = ()
+        cls, exhibit: Exhibit, at: Operator, inputs: Sequence[Any], traced: Sequence[Any] = ()
     ) -> Place | None:
         """The place of an operator in what was captured, or, of one that decomposing has added, in the decomposed
         program; ``traced`` are the inputs that the module is exported with."""
-        for program, name in ((exhibit.captured, found.origin), (exhibit.program, found.name)):
+        for program, name in ((exhibit.captured, at.origin), (exhibit.program, at.name)):
             for operator in program.operators:
                 if operator.name == name:
                     place = cls.at(program, operator, inputs)
-                    shapes = [[getattr(one, "shape", None) for one in given] for given in (inputs, traced)]
+                    shapes = [[getattr(value, "shape", None) for value in values] for values in (inputs, traced)]
                     if traced and shapes[0] != shapes[1]:
                         place.traced = cls.at(program, operator, traced).values
                     return place
@@ -120,13 +137,13 @@ class Place:
 
     def _near(self) -> list[Operator]:
         """The call with those that it is computed of, as many as may be needed, and those that take it apart."""
-        found, todo = [self.operator, *self._parts()], [*self.operator.inputs]
-        while todo and len(found) < 4 * MOST_CALLS:
+        near, todo = [self.operator, *self._parts()], [*self.operator.inputs]
+        while todo and len(near) < 4 * MOST_CALLS:
             maker = self.makers.get(todo.pop(0))
-            if maker is not None and maker not in found:
-                found.append(maker)
+            if maker is not None and maker not in near:
+                near.append(maker)
                 todo += maker.inputs
-        return found
+        return near
 
     def _parts(self) -> list[Operator]:
         """The calls that only take one of several outputs, where all are taken so."""
@@ -176,8 +193,8 @@ class Place:
         traced = {name: array(self.traced[name]) for name in function.inputs}
         if all(value is None or value.shape == function.inputs[name].shape for name, value in traced.items()):
             return None
-        known = {name: value for name, value in traced.items() if value is not None}
-        return dataclasses.replace(function, dynamic=True, traced=known) if known.keys() == traced.keys() else None
+        arrays = {name: value for name, value in traced.items() if value is not None}
+        return dataclasses.replace(function, dynamic=True, traced=arrays) if arrays.keys() == traced.keys() else None
 
     def function(self, chosen: Sequence[Operator], *, dynamic: bool, own: Collection[str]) -> Function | None:
         """These calls, given the values of what others compute; None where nobody reads theirs. Raises Unwritten."""
@@ -195,10 +212,10 @@ class Place:
                 return value
             if name in self.numbers or (name in self.program.start and _is_number(value)):
                 return value.item()
-            known = array(value)
-            if known is None or value.is_complex():
+            fed = array(value)
+            if fed is None or value.is_complex():
                 raise Unwritten(f"a tensor of {value.dtype}")
-            (constants if name in self.program.start else inputs)[name] = known
+            (constants if name in self.program.start else inputs)[name] = fed
             return Name(name)
 
         def filled(argument: Any) -> Any:
@@ -243,20 +260,17 @@ def _is_number(value: Any) -> bool:
 
 def _numbers(program: Program) -> Iterator[str]:
     """The values that are sizes, or computed of sizes and constants alone."""
-    known: set[str] = set()
+    numbers: set[str] = set()
     for one in program.operators:
         others = [name for name in one.inputs if name not in program.start]
-        of_numbers = bool(others) and all(name in known for name in others)
+        of_numbers = bool(others) and all(name in numbers for name in others)
         computes = one.operator in _HAND_ON or one.operator in _ON_NUMBERS or one.operator.startswith("operator.")
         if one.operator in _SIZES or (computes and of_numbers):
-            known.update(one.outputs)
+            numbers.update(one.outputs)
             yield from one.outputs
 
 
-Rewrite = Callable[[Any], Any]
-
-
-def rewritten(function: Function, change: Rewrite) -> Function:
+def rewritten(function: Function, change: Callable[[int], int]) -> Function:
     """The function with other plain values in its calls: ``change`` is asked of each integer."""
 
     def of(argument: Any) -> Any:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any
 
-from conformance.case.draw.simplest import simpler, smaller
 from conformance.diagnose.operators.captured_program import Operator
-from conformance.diagnose.search import OutOfTime
-from conformance.diagnose.smallest.extracted_function import Function, Place, Unwritten, rewritten
+from conformance.diagnose.search import OutOfTime, Step
+from conformance.diagnose.smallest.extracted_function import Function, Place, Unwritten
 from conformance.diagnose.smallest.function_trial import STOPS, FunctionTrials
-from conformance.diagnose.smallest.lines import without
-from conformance.process.arrays import equal
-
-MOST_SIZES = 6
-"""Of how many different sizes of axes smaller ones are tried."""
+from conformance.diagnose.smallest.simpler_arrays import simpler_values, smaller_sizes
 
 
 def fewest(place: Place, trials: FunctionTrials, own: Collection[str]) -> Function | None:
@@ -79,47 +73,16 @@ def _without_calls(
 def simplified(function: Function, trials: FunctionTrials) -> tuple[Function, bool]:
     """The function without code of the case that it does not need, with smaller sizes and simpler values; whether
     there was time for all of it."""
-    best = [function]
-
-    def better(candidate: Function) -> bool:
-        if trials.fails(candidate):
-            best[0] = candidate
-            return True
-        return False
-
-    try:
-        for operator in function.own:
-            better(without(best[0], operator))
-        if best[0].dynamic and not best[0].traced:
-            better(dataclasses.replace(best[0], dynamic=False))
-        arrays = (*function.inputs.values(), *function.constants.values())
-        sizes = {size for array in arrays for size in array.shape if size > 1 and not function.traced}
-        for size in sorted(sizes, reverse=True)[:MOST_SIZES]:
-            any(map(better, _with_size(best[0], size)))
-        for name in (*function.inputs, *function.constants):
-            any(map(better, _with_values(best[0], name)))
-    except OutOfTime:
-        return best[0], False
-    return best[0], True
+    return trials.smallest(function, _less, smaller_sizes, simpler_values)
 
 
-def _with_size(function: Function, size: int) -> Iterator[Function]:
-    """The function with smaller ones in place of a size, in all axes of that size; then also among the numbers that
-    calls are given."""
-    for count, sliced in smaller({**function.inputs, **function.constants}, size):
-        fewer = function.with_arrays(sliced)
-        yield fewer
-        told = rewritten(fewer, partial(_instead, size, count))
-        if told.steps != fewer.steps:
-            yield told
+def _less(function: Function) -> Iterator[Step[Function]]:
+    """Yield a step for each operator with code of the case, and one to sizes that are fixed."""
+    for operator in function.own:
+        yield partial(_without_code, operator)
+    if function.dynamic and not function.traced:
+        yield lambda one: [dataclasses.replace(one, dynamic=False)]
 
 
-def _instead(size: int, smaller: int, number: Any) -> Any:
-    return smaller if number == size else number
-
-
-def _with_values(function: Function, name: str) -> Iterator[Function]:
-    array = {**function.inputs, **function.constants}[name]
-    for candidate in simpler(array):
-        if not equal(candidate, array):
-            yield function.with_arrays({name: candidate})
+def _without_code(operator: str, function: Function) -> list[Function]:
+    return [dataclasses.replace(function, own=tuple(name for name in function.own if name != operator))]

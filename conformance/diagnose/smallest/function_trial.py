@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,10 +14,11 @@ import numpy as np
 from conformance.compare.close import Limit, ratios
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Judge, Right, defaults_for
-from conformance.diagnose.search import require_time
+from conformance.diagnose.search import Shrinker
 from conformance.diagnose.smallest.extracted_function import Function
-from conformance.diagnose.smallest.lines import RUN, Exporting, exporting, feeding, module
+from conformance.diagnose.smallest.lines import Exporting, exporting, feeding, module, modules_of
 from conformance.diagnose.smallest.model_trial import TIGHTEST, difference, limit_of
+from conformance.diagnose.smallest.reproduction import imports, running
 from conformance.models.exporters.graph import refusal
 from conformance.models.exporters.symbolics import registered
 from conformance.process.arrays import Array
@@ -35,44 +33,42 @@ VANISHING = 1e-3
 """The share of the largest value of the first function that failed, below which what others give is as good as 0."""
 
 
-@dataclass
-class FunctionTrials:
+class FunctionTrials(Shrinker[Function]):
     """Functions that are tried until a deadline. The first that fails says in which way the others have to."""
 
-    how: Exporting
-    kind: str
-    """``values`` or another error of a comparison, ``stops``, ``raises`` where it cannot be exported, or ``refused``
-    where onnx.checker refuses it."""
-    deadline: float
-    error: str = ""
-    """The ``gist`` of what the exporter raises, or the name of the checker's error."""
-    limit: float = TIGHTEST
+    limit = TIGHTEST
     """How far outputs may be off, relative to their largest value or to ``floor``."""
-    floor: float = 0.0
-    judge: Callable[[Sequence[Array]], Judge] = defaults_for
-    """What outputs are compared by, as the cell's are, until a function has failed; it is made of those that are
-    right."""
-    count: int = 0
-    right: int = 0
+    floor = 0.0
+    right = 0
     """The number of functions that were exported and gave what PyTorch gives."""
-    alone: bool = False
+    alone = False
     """True where the call alone is one of these."""
-    as_exported: bool = False
+    as_exported = False
     """True where the call alone is one of these when it is exported at the sizes of the module's export."""
-    expected: list[Array] = field(default_factory=list)
+    expected: Sequence[Array] = ()
     """What is right for the function that failed last."""
-    actual: list[Array] = field(default_factory=list)
+    actual: Sequence[Array] = ()
     """What ONNX Runtime gave for it; empty where it stops."""
-    model: bytes = b""
+    model = b""
     """What it was exported to."""
 
-    def fails(self, function: Function | None) -> bool:
-        """Return whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not
-        fail."""
-        require_time(self.deadline)
-        self.count += 1
-        if function is None:
-            return False
+    def __init__(
+        self,
+        how: Exporting,
+        kind: str,
+        deadline: float,
+        error: str = "",
+        judge: Callable[[Sequence[Array]], Judge] = defaults_for,
+    ) -> None:
+        """``kind`` is ``values`` or another error of a comparison, ``stops``, ``raises`` where a function cannot be
+        exported, or ``refused`` where onnx.checker refuses it; ``error`` the ``gist`` of what the exporter raises, or
+        the name of the checker's error. Until a function has failed, outputs are compared as the cell's are, by what
+        ``judge`` makes of those that are right."""
+        super().__init__(self._fails_alike, deadline)
+        self.how, self.kind, self.error, self._judge = how, kind, error, judge
+
+    def _fails_alike(self, function: Function) -> bool:
+        """Return whether the function fails alike; what is no function of PyTorch's does not."""
         if self.kind == RAISES:
             return self._raises(function)
         outcome = or_else(None, lambda: self._outcome(function))
@@ -106,13 +102,13 @@ class FunctionTrials:
             refused = refusal(onnx.load_from_string(space["model"]), sizes=True)
             kind = None if refused is None else REFUSED if refused[0] == self.error else refused[0]
             return kind, space["expected"], [], space["model"]
-        actual = attempt(lambda: [np.asarray(one) for one in space["run"]()])
+        actual = attempt(lambda: [np.asarray(one) for one in space["run"]("ORT_DISABLE_ALL")])
         if isinstance(actual, Exception):
             return STOPS, space["expected"], [], space["model"]
         kind = difference(actual, space["expected"], self.limit, self.floor)
         if kind is None and not self.actual:  # so far any function counts that a cell would call wrong
             wanted = [one.copy() for one in space["expected"]]
-            kind = "values" if self.judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
+            kind = "values" if self._judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
         return kind, space["expected"], actual, space["model"]
 
     def _raises(self, function: Function) -> bool:
@@ -138,7 +134,7 @@ def exported(function: Function, how: Exporting) -> dict[str, Any]:
     """Return what a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx
     does."""
     space = _fed(function, how)
-    _execute([*exporting(function, how), *RUN], space)
+    _execute([*exporting(function, how), *running({})], space)
     return space
 
 
@@ -151,16 +147,14 @@ def gist(error: BaseException) -> str:
 
 def _fed(function: Function, how: Exporting) -> dict[str, Any]:
     """Return what the script has defined before it exports."""
-    import onnxruntime
-    import torch
-
-    space: dict[str, Any] = {"np": np, "ort": onnxruntime, "torch": torch, "given": {}}
-    space |= {name: importlib.import_module(name) for name in imports(function, how)}
-    space["given"] = {name: value.copy() for name, value in {**function.inputs, **function.constants}.items()}
-    space["traced"] = {name: value.copy() for name, value in function.traced.items()}
-    traced = {name: f"traced[{name!r}]" for name in function.traced}
-    feeds = feeding(function, _given(function.inputs), _given(function.constants), traced)
-    _execute([*module(function), *feeds], space)
+    kinds = {"given": function.arrays, "traced": function.traced}
+    space: dict[str, Any] = {
+        kind: {name: value.copy() for name, value in arrays.items()} for kind, arrays in kinds.items()
+    }
+    texts = ({name: f"{kind}[{name!r}]" for name in arrays} for kind, arrays in kinds.items())
+    lines = [*module(function), *feeding(function, *texts)]
+    used = imports([*lines, *exporting(function, how), *running({})], modules_of(function, how))
+    _execute([*used, *lines], space)
     return space
 
 
@@ -168,35 +162,6 @@ def _execute(lines: Iterable[str], space: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile("\n".join(lines), "<small>", "exec"), space)
-
-
-def _given(names: Iterable[str]) -> dict[str, str]:
-    return {name: f"given[{name!r}]" for name in names}
-
-
-def imports(function: Function, how: Exporting) -> list[str]:
-    """The modules beside torch, NumPy and ONNX Runtime that a script about the function imports."""
-    own = [name.partition(".")[0] for name in how.code(function.own)]
-    called = " ".join(step.call.function for step in function.steps)
-    known = [name for name in ("io", "math", "operator") if f"{name}." in called]
-    if how.exporter == "torchscript":
-        known.append("io")
-    if how.simplify:
-        known += ["onnx", "onnxsim"]
-    others = [name for name in sorted(_spaces(function)) if importlib.util.find_spec(name)]
-    return list(dict.fromkeys([*sorted({*known}), *others, *defining(function, how), *own]))
-
-
-def defining(function: Function, how: Exporting) -> Sequence[str]:
-    """The modules without which the function has no operators to call: those of the case, if it calls one that is
-    neither PyTorch's nor of a package that is called as the operator's namespace is."""
-    return how.defines if any(importlib.util.find_spec(name) is None for name in _spaces(function)) else ()
-
-
-def _spaces(function: Function) -> set[str]:
-    """The namespaces of operators that a function calls, without those that PyTorch has itself."""
-    called = " ".join(step.call.function for step in function.steps)
-    return set(re.findall(r"torch\.ops\.(\w+)\.", called)) - {"aten", "prim", "prims"}
 
 
 def _off(actual: Sequence[Array], expected: Sequence[Array]) -> float:

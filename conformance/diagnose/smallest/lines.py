@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,18 +140,16 @@ def _argument(value: Any, names: Names) -> str:
     raise Unwritten(f"a value of the type {type(value).__name__}")
 
 
-def feeding(
-    function: Function, inputs: Mapping[str, str], constants: Mapping[str, str], traced: Mapping[str, str]
-) -> list[str]:
-    """The module, and what it is called and exported with; arrays by name as Python that gives them."""
+def feeding(function: Function, arrays: Mapping[str, str], traced: Mapping[str, str]) -> list[str]:
+    """The module, and what it is called and exported with; inputs and constants by name as Python that gives them."""
     names = Names.of(function)
-    exported = f"[{', '.join(traced[name] for name in inputs)}]" if traced else "feeds.values()"
+    exported = f"[{', '.join(traced[name] for name in function.inputs)}]" if traced else "feeds.values()"
     run_with = "map(torch.from_numpy, feeds.values())" if traced else "inputs"
     return [
         "small = Small().eval()",
-        *(f"small.register_buffer({names.constants[name]!r}, torch.from_numpy({value}))"
-          for name, value in constants.items()),
-        f"feeds = {{{', '.join(f'{names.inputs[name]!r}: {value}' for name, value in inputs.items())}}}",
+        *(f"small.register_buffer({names.constants[name]!r}, torch.from_numpy({arrays[name]}))"
+          for name in function.constants),
+        f"feeds = {{{', '.join(f'{names.inputs[name]!r}: {arrays[name]}' for name in function.inputs)}}}",
         f"inputs = tuple(map(torch.from_numpy, {exported}))",
         f"expected = [one.numpy() for one in small(*{run_with})]",
     ]  # fmt: skip
@@ -176,8 +174,8 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
         if function.dynamic:
             said["dynamic_axes"] = repr(axes)
         yield "buffer = io.BytesIO()"
-        given = ", ".join(f"{key}={value}" for key, value in said.items())
-        yield f"torch.onnx.export(small, inputs, buffer, dynamo=False, {given})"
+        arguments = ", ".join(f"{key}={value}" for key, value in said.items())
+        yield f"torch.onnx.export(small, inputs, buffer, dynamo=False, {arguments})"
         yield "model = buffer.getvalue()"
         yield from _SIMPLIFYING if how.simplify else ()
         return
@@ -187,8 +185,8 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
     if function.dynamic:
         said["dynamic_shapes"] = repr([dict.fromkeys(one, "AUTO") for one in axes.values()]).replace("'AUTO'", "AUTO")
         yield "AUTO = torch.export.Dim.AUTO"
-    given = ", ".join(f"{key}={value}" for key, value in said.items())
-    yield f"program = torch.onnx.export(small, inputs, dynamo=True, verbose=False, {given})"
+    arguments = ", ".join(f"{key}={value}" for key, value in said.items())
+    yield f"program = torch.onnx.export(small, inputs, dynamo=True, verbose=False, {arguments})"
     yield "model = program.model_proto.SerializeToString()"
     yield from _SIMPLIFYING if how.simplify else ()
 
@@ -208,17 +206,22 @@ def overload(name: str) -> str:
 
 
 _SIMPLIFYING = ("model = onnxsim.simplify(onnx.load_from_string(model))[0].SerializeToString()",)
-RUN = (
-    "",
-    "def run():",
-    "    options = ort.SessionOptions()",
-    "    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL",
-    "    session = ort.InferenceSession(model, options, ['CPUExecutionProvider'])",
-    "    return session.run(None, {one.name: feeds[one.name] for one in session.get_inputs()})",
-    "",
-)
-"""The function ``run``, without the runtime's own optimizer, which is not in question."""
 
 
-def without(function: Function, operator: str) -> Function:
-    return dataclasses.replace(function, own=tuple(name for name in function.own if name != operator))
+def modules_of(function: Function, how: Exporting) -> list[str]:
+    """The modules that a script about the function imports for its operators, and for code of the case."""
+    own = [name.partition(".")[0] for name in how.code(function.own)]
+    others = [name for name in sorted(_spaces(function)) if importlib.util.find_spec(name)]
+    return list(dict.fromkeys([*others, *defining(function, how), *own]))
+
+
+def defining(function: Function, how: Exporting) -> Sequence[str]:
+    """The modules without which the function has no operators to call: those of the case, if it calls one that is
+    neither PyTorch's nor of a package that is called as the operator's namespace is."""
+    return how.defines if any(importlib.util.find_spec(name) is None for name in _spaces(function)) else ()
+
+
+def _spaces(function: Function) -> set[str]:
+    """The namespaces of operators that a function calls, without those that PyTorch has itself."""
+    called = " ".join(step.call.function for step in function.steps)
+    return set(re.findall(r"torch\.ops\.(\w+)\.", called)) - {"aten", "prim", "prims"}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from conformance.compare.close import Limit, differs
 from conformance.diagnose.nodes.other_runtime import Asked
-from conformance.diagnose.search import require_time
+from conformance.diagnose.search import Asking, Shrinker, ask_here, require_time
 from conformance.process.arrays import Array
+from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import attempt, or_else
-from conformance.process.worker import aside
 from conformance.results.records.findings import VALUES
 from conformance.runtimes import opener
 from conformance.runtimes.onnxgraph.cut import Cut
@@ -69,30 +67,24 @@ def limit_of(off: float) -> float:
     return min(max(off / 8, TIGHTEST), LOOSEST)
 
 
-class ModelTrials:
-    """Models that are tried until a deadline; each in a process of its own (``alone``), or in this one."""
+class ModelTrials(Shrinker[Cut]):
+    """Models that are tried until a deadline, each asked about by ``ask``."""
 
-    def __init__(self, failure: ModelFailure, deadline: float, *, alone: bool) -> None:
-        self.failure, self._deadline, self._alone = failure, deadline, alone
-        self.count = 0
+    def __init__(self, failure: ModelFailure, deadline: float, ask: Asking = ask_here) -> None:
+        super().__init__(self._fails_alike, deadline)
+        self.failure, self._ask = failure, ask
 
-    def fails(self, cut: Cut | None) -> bool:
+    def _fails_alike(self, cut: Cut) -> bool:
         """Return whether the model fails as the whole did. One that takes its process along does not."""
-        seconds = min(require_time(self._deadline), ONE)
-        self.count += 1
-        if cut is None or divides_by_zero(cut):
+        if divides_by_zero(cut):
             return False
-        ask = partial(self._outcome, cut)
-        outcome = or_else(None, partial(aside.ask, ask, seconds) if self._alone else ask)  # it may be no model at all
+        seconds = min(require_time(self.deadline), ONE)
+        outcome = or_else(None, lambda: self._ask(partial(self._outcome, cut), seconds))  # it may be no model at all
         return outcome == self.failure.kind
 
     def _outcome(self, cut: Cut) -> str | None:
-        import onnx
-
         failure = self.failure
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            onnx.save(cut.model, file)
+        with on_disk(cut.model) as file:
 
             def run(runtime: str) -> list[Array]:
                 with opener(runtime, config=failure.config)(file, failure.libraries) as session:
@@ -114,10 +106,9 @@ class ModelTrials:
 def divides_by_zero(cut: Cut) -> bool:
     """Return whether whole numbers are divided by a constant or an input that is zero somewhere: nothing is right
     there."""
-    known = {**cut.constants, **cut.feeds}
+    arrays = cut.arrays
     divisors = (node.input[1] for node in cut.model.graph.node if node.op_type in ("Div", "Mod"))
-    arrays = (known[name] for name in divisors if name in known)
-    return any(array.dtype.kind in "iu" and not array.all() for array in arrays)
+    return any(arrays[name].dtype.kind in "iu" and not arrays[name].all() for name in divisors if name in arrays)
 
 
 def outcome_of(failure: ModelFailure, right: Sequence[Array]) -> Callable[[Asked], str]:

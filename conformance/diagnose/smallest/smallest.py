@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty
-from conformance.diagnose.smallest.model_script import issue, leave_script, script
+from conformance.diagnose.search import Asking, search_aside
+from conformance.diagnose.smallest.model_script import reproduction
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ONE, ModelFailure, ModelTrials, kind_of, limit_of, outcome_of
 from conformance.judge.comparer import WrongAnswer
@@ -27,10 +28,11 @@ from conformance.models.bundle.bundle_layout import BundleWriter, write_model, w
 from conformance.models.bundle.entry import Entry
 from conformance.models.cell_run import CellRun
 from conformance.process.arrays import Array
+from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import Details, Stopped, display_path
 from conformance.process.worker import aside
 from conformance.results.records.environment import environment
-from conformance.runtimes import opener, registry
+from conformance.runtimes import outputs_of, registry
 from conformance.runtimes.onnxgraph.cut import Cut, Cutter, expose
 from conformance.runtimes.onnxgraph.reads import operator_of
 from conformance.runtimes.tensorrt.build_options import Build, covering
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """How long a runtime may take for what is right for a model, or for one of its nodes."""
+SCRIPT = 60.0
+"""How long the script may take."""
 
 
 def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
@@ -55,21 +59,25 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
     if failure is None:
         return None
     start = time.monotonic()
-    found = _searched(model, failure, example, run.settings.smallest_seconds)
-    if found is None:
+    search = _searched(model, failure, example, run.settings.smallest_seconds)
+    if search is None:
         return None
-    cut, most, finished, tried = found
+    cut, most, finished, tried = search
     failure = _with_passes_of(cut, failure)
     expected = _expected(cut, failure)
     shutil.rmtree(folder, ignore_errors=True)
     _write(run, cut, failure, expected, example, folder)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "bundle": display_path(folder), "nodes": len(cut.model.graph.node), "of": most,
         "operators": [operator_of(node) for node in cut.model.graph.node], "passes": list(failure.passes),
         **({} if finished else {"unfinished": True}),
     }  # fmt: skip
-    told |= _scripted(cut, failure, expected, told, folder)
-    return {**told, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
+    about = None if failure.libraries else reproduction(cut, failure, expected)
+    if about is None:
+        fields["why_not"] = "libraries" if failure.libraries else "length"
+    else:
+        fields |= about.leave(folder, SCRIPT)
+    return {**fields, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
 
 
 def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | None:
@@ -105,60 +113,37 @@ _Found = tuple[Cut, int, bool, int]
 
 
 def _searched(model: Path, failure: ModelFailure, example: Example, seconds: float) -> _Found | None:
-    """The smallest model, sought in a process of its own, which most models do not take along; one that does is
-    sought again with each model in another process."""
+    """The smallest model; None where nothing can be taken away."""
     import onnx
 
     loaded = onnx.load(model)
-    with tempfile.TemporaryDirectory() as folder:
-        values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS, Path(folder))
+    values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS)
     cutter = Cutter(loaded, values)
 
-    def search(*, alone: bool) -> _Found | None:
-        trials = ModelTrials(failure, time.monotonic() + seconds, alone=alone)
-        found = fewest(cutter, trials)
-        cut = None if found is None else cutter.of(found[0])
-        if found is None or cut is None:
-            return None
-        return simplified(cut, trials), len(cutter.nodes), found[1], trials.count
+    def search(ask: Asking, deadline: float) -> _Found | None:
+        trials = ModelTrials(failure, deadline, ask)
+        numbers, finished = fewest(cutter, trials) or ([], False)
+        cut = cutter.of(numbers) if numbers else None
+        return None if cut is None else (simplified(cut, trials), len(cutter.nodes), finished, trials.count)
 
-    try:
-        return aside.ask(lambda: search(alone=False), seconds + ONE)
-    except aside.Lost:
-        return search(alone=True)
+    return search_aside(search, seconds, ONE)
 
 
 def _with_passes_of(cut: Cut, failure: ModelFailure) -> ModelFailure:
     """The failure with the passes that break the small model, of which helpers have mostly dropped out."""
     if failure.right != "onnxruntime-unoptimized":
         return failure
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        _save(cut, file)
-        right = _expected(cut, failure)
-        outcome = outcome_of(failure, right)
-        told = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome))
-    passes = tuple((told or {}).get("passes") or failure.passes)
+    outcome = outcome_of(failure, _expected(cut, failure))
+    with on_disk(cut.model) as file:
+        guilt = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome)) or {}
+    passes = tuple(guilt.get("passes") or failure.passes)
     return dataclasses.replace(failure, passes=passes)
-
-
-def _save(cut: Cut, file: Path) -> None:
-    import onnx
-
-    onnx.save(cut.model, file)
 
 
 def _expected(cut: Cut, failure: ModelFailure) -> list[Array]:
     """Return what is right for the small model, asked in a process of its own."""
-
-    def question() -> list[Array]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            _save(cut, file)
-            with opener(failure.right, config=failure.config)(file, failure.libraries) as session:
-                return [np.asarray(array) for array in session.run(cut.feeds)]
-
-    return aside.ask(question, SECONDS)
+    question = partial(outputs_of, cut.model, failure.right, failure.libraries, cut.feeds, failure.config)
+    return [np.asarray(array) for array in aside.ask(question, SECONDS)]
 
 
 def _write(
@@ -169,9 +154,7 @@ def _write(
     name = "test_smallest"
     writer = BundleWriter(folder, environment([]))
     place = folder / CELLS / name
-    with tempfile.TemporaryDirectory() as temporary:
-        file = Path(temporary) / "model.onnx"
-        _save(cut, file)
+    with on_disk(cut.model) as file:
         libraries = write_model(place, file, failure.libraries)
     names = list(cut.feeds)
     small = given(example.draw, dict(cut.feeds), list(expected), None, None, ())
@@ -190,44 +173,20 @@ def _write(
     ))  # fmt: skip
 
 
-def _scripted(
-    cut: Cut, failure: ModelFailure, expected: Sequence[Array], told: dict[str, Any], folder: Path
-) -> dict[str, Any]:
-    """Write the script, run it, and keep it with its text where it shows the defect."""
-    text = None if failure.libraries else script(cut, failure, expected)
-    if text is None:
-        return {"why_not": "libraries" if failure.libraries else "length"}
-    packages = ("onnxruntime", "onnx", "numpy")
-    kept, said = leave_script(
-        folder, text, packages, lambda said, versions: issue(text, said, failure, told, versions)
-    )
-    return kept or {"why_not": said[-400:] or "it said nothing"}
-
-
 MOST_BYTES = 2**30
 """Above this size the tensors of a model are not held in memory together, and nothing is cut out of it."""
 
 
 def reference_values(
-    model: ModelProto,
-    runtime: str,
-    libraries: Sequence[str],
-    inputs: Mapping[str, Array],
-    seconds: float,
-    folder: Path,
-) -> dict[str, Any]:
+    model: ModelProto, runtime: str, libraries: Sequence[str], inputs: Mapping[str, Array], seconds: float
+) -> dict[str, Array]:
     """All tensors of a model by name, as a runtime computes them; raises what that raises, ``aside.Lost`` where it
     takes its process along, and MemoryError where there are too many bytes of them."""
-    import onnx
-
     shown = expose(model, (name for node in model.graph.node for name in node.output))
-    file = folder / "shown.onnx"
-    onnx.save(shown, file)
     names = [output.name for output in shown.graph.output]
 
-    def question() -> list[Any]:
-        with opener(runtime)(file, libraries) as session:
-            arrays: list[Any] = session.run(inputs)
+    def question() -> list[Array]:
+        arrays = outputs_of(shown, runtime, libraries, inputs)
         if sum(getattr(array, "nbytes", 0) for array in arrays) > MOST_BYTES:
             raise MemoryError
         return arrays

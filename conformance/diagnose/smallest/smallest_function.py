@@ -6,15 +6,12 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from conformance.case.files.export_keys import OnnxFile
 from conformance.case.files.python import describe
@@ -26,19 +23,19 @@ from conformance.diagnose.operators.refused_operator import stopped_export
 from conformance.diagnose.refused import arguments_of, refused_by_checker
 from conformance.diagnose.search import OutOfTime
 from conformance.diagnose.smallest.extracted_function import Function, Place, Unwritten
-from conformance.diagnose.smallest.function_script import VALUES, Shown, issue, script
+from conformance.diagnose.smallest.function_script import reproduction
 from conformance.diagnose.smallest.function_search import fewest, simplified
-from conformance.diagnose.smallest.function_trial import RAISES, REFUSED, STOPS, FunctionTrials, defining, gist
+from conformance.diagnose.smallest.function_trial import RAISES, REFUSED, STOPS, FunctionTrials, gist
 from conformance.diagnose.smallest.lines import Exporting, Names
-from conformance.diagnose.smallest.model_script import leave_script
 from conformance.diagnose.smallest.model_trial import difference
+from conformance.diagnose.smallest.reproduction import Reproduction
 from conformance.models.cell_run import CellRun
 from conformance.models.kept.dependency_files import imported
 from conformance.process.arrays import Array
 from conformance.process.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.process.worker import aside
 from conformance.results.records.causes import cause_of_export
-from conformance.runtimes import opener
+from conformance.runtimes import outputs_of
 
 ONE = 20.0
 """Seconds that one export may take beyond those that making a function smaller may take."""
@@ -50,9 +47,9 @@ _KINDS = {"value": "values", "shape": "WrongShape", "dtype": "WrongDtype", "stop
 
 @dataclass(frozen=True)
 class Reduced:
-    """The result of making a function smaller: one that fails, or why there is none."""
+    """The result of making a function smaller: what reproduces the defect, or why there is nothing."""
 
-    shown: Shown | None
+    about: Reproduction | None
     told: dict[str, Any]
     """What the record says of it."""
 
@@ -65,10 +62,10 @@ def longest(run: CellRun) -> float:
 def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     """The smallest function that fails at the operator that a search has named; looked for in another process."""
     start = time.monotonic()
-    found = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
-    if isinstance(found, Exception):
-        found = Reduced(None, {"why_not": summarize(found)})
-    return Reduced(found.shown, {**found.told, "seconds": round(time.monotonic() - start, 3)})
+    result = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
+    if isinstance(result, Exception):
+        result = Reduced(None, {"why_not": summarize(result)})
+    return Reduced(result.about, {**result.told, "seconds": round(time.monotonic() - start, 3)})
 
 
 def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
@@ -80,10 +77,10 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
     if kind == STOPS and (run.libraries() or run.target.functions):
         return Reduced(None, {"why_not": "libraries"})
     trials = FunctionTrials(_exporting(run), kind, deadline, judge=_judging(run))
-    found = _found(place, trials)
-    if found.shown:
-        return found
-    return Reduced(None, found.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
+    result = _found(place, trials)
+    if "calls" in result.told:  # a function was found, if perhaps too long a one
+        return result
+    return Reduced(None, result.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
 
 
 def _exporting(run: CellRun) -> Exporting:
@@ -100,7 +97,7 @@ def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
 
     def least(name: str, default: float) -> float:
         both = ((getattr(one, name), getattr(says, name)) for one in declared)
-        return min(next((limit for limit in given if limit is not None), default) for given in both)
+        return min(next((limit for limit in limits if limit is not None), default) for limits in both)
 
     def tightest(default: Tolerance | None) -> Tolerance | None:
         if default is None or not declared:
@@ -122,24 +119,24 @@ def _differs(run: CellRun, search: Search, operator: dict[str, Any], *, as_expor
     open_dims = any(not one.fixed and name not in run.target.static for name, one in case.dims.ranges.items())
     failing = dict(zip(run.reference.passing.in_graph(), search.inputs, strict=False))
     sizes = any(tuple(exported[name].shape) != tuple(value.shape) for name, value in failing.items())
-    known = {
+    ways = {
         "sizes": sizes and not as_exported, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer",
     }  # fmt: skip
-    return [name for name, differs in known.items() if differs]
+    return [name for name, differs in ways.items() if differs]
 
 
 def _found(place: Place, trials: FunctionTrials) -> Reduced:
     """The smallest function that fails at a place, or why there is none."""
     try:
-        found = fewest(place, trials, trials.how.own)
+        function = fewest(place, trials, trials.how.own)
     except Unwritten as call:
         return Reduced(None, {"why_not": "call", "detail": str(call)})
     except OutOfTime:
         return Reduced(None, {"why_not": "time", "tried": trials.count})
-    if found is None:
+    if function is None:
         why = "right" if trials.alone else "untried"
         return Reduced(None, {"why_not": why, "tried": trials.count})
-    return _made_simple(place, found, trials)
+    return _made_simple(place, function, trials)
 
 
 def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Reduced:
@@ -147,13 +144,11 @@ def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Re
     function, finished = simplified(function, trials)
     calls = tuple(step.operator for step in function.steps if step.call.function)
     by_evaluator = trials.kind not in (RAISES, REFUSED) and _by_evaluator(trials, function)
-    error = trials.error.partition(":")[0]
-    shown = Shown(
-        function, trials.how, trials.kind, trials.limit, trials.allowed(), by_evaluator, calls, place.of, error
-    )
+    about = reproduction(function, trials, calls, place.of, by_evaluator=by_evaluator)
     own = trials.how.code(function.own)
-    told = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
-    return Reduced(shown, {**told, **({} if finished else {"unfinished": True}), "tried": trials.count})
+    fields = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
+    fields |= {} if finished else {"unfinished": True}
+    return Reduced(about, fields | ({} if about else {"why_not": "length"}) | {"tried": trials.count})
 
 
 def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
@@ -171,17 +166,17 @@ def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
     def left() -> dict[str, Any]:
         question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
         try:
-            found = aside.ask(question, longest(run))
+            result = aside.ask(question, longest(run))
         except Unable as reason:
-            found = Reduced(None, {"why_not": reason.why})
-        found.told["seconds"] = round(time.monotonic() - start, 3)
+            result = Reduced(None, {"why_not": reason.why})
+        result.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
-        return leave_function(run, found, place)
+        return leave_function(run, result, place)
 
-    told = attempt(left)
-    if isinstance(told, Exception):  # this only explains a failure, and must not be another
-        told = {"why_not": describe(told, cell.case.folder)}
-    return {"smallest": told}
+    fields = attempt(left)
+    if isinstance(fields, Exception):  # this only explains a failure, and must not be another
+        fields = {"why_not": describe(fields, cell.case.folder)}
+    return {"smallest": fields}
 
 
 def _of_failed(run: CellRun) -> Reduced:
@@ -198,9 +193,9 @@ def _of_failed(run: CellRun) -> Reduced:
         for operator in _suspects(program, str(error), stopped.operator):
             place = Place.at(program, operator, inputs)
             with contextlib.suppress(Unwritten):
-                found = fewest(place, trials, trials.how.own)
-                if found is not None:
-                    return _made_simple(place, found, trials)
+                function = fewest(place, trials, trials.how.own)
+                if function is not None:
+                    return _made_simple(place, function, trials)
     except OutOfTime:
         return Reduced(None, {"why_not": "time", "tried": trials.count})
     return Reduced(None, {"why_not": "exported", "tried": trials.count})
@@ -219,26 +214,24 @@ def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
     return _found(place, FunctionTrials(_exporting(run), kind, deadline, stop.error))
 
 
-def _suspects(program: Program, said: str, known: Operator | None) -> list[Operator]:
+def _suspects(program: Program, said: str, stopped: Operator | None) -> list[Operator]:
     """A call of each operator of a program; first those at which the exporter is known to have stopped, then those
     that it names."""
-    first = () if known is None else (known.called, known.operator)
+    first = () if stopped is None else (stopped.called, stopped.operator)
     calls = {(one.operator, str(one.constants)): one for one in program.operators if not one.plumbing}
     plain = said.replace("::", ".")
     named = {key: re.search(rf"\b{re.escape(key[0])}\b", plain) is not None for key in calls}
     return [calls[key] for key in sorted(calls, key=lambda key: (key[0] not in first, not named[key]))]
 
 
-def _by_evaluator(trials: FunctionTrials, function: Any) -> bool:
+def _by_evaluator(trials: FunctionTrials, function: Function) -> bool:
     """Return whether ONNX's evaluator computes of the model what ONNX Runtime does."""
-    feeds = {name: function.inputs[given] for given, name in Names.of(function).inputs.items()}
+    feeds = {name: function.inputs[own] for own, name in Names.of(function).inputs.items()}
 
     def agrees() -> bool:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            file.write_bytes(trials.model)
-            with opener("onnx-reference")(file, ()) as session:
-                got = session.run(feeds)
+        import onnx
+
+        got = outputs_of(onnx.load_from_string(trials.model), "onnx-reference", (), feeds)
         return bool(trials.actual) and difference(got, trials.actual, trials.limit, trials.floor) is None
 
     return or_else(False, agrees)
@@ -253,29 +246,19 @@ def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
     return [*became, *helps, *(f"The exporter warns: {text}" for text in run.warned)] if became else []
 
 
-def leave_function(run: CellRun, found: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
+def leave_function(run: CellRun, small: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
     """Write the script about a function, run it, and keep it with its text where it shows the defect; what the
     record says of it."""
-    shown, told = found.shown, dict(found.told)
-    if shown is None:
-        return told
-    written = script(shown)
-    if written is None:
-        return {**told, "why_not": "length"}
-    text, arrays = written
+    if small.about is None:
+        return dict(small.told)
+    about = dataclasses.replace(small.about, cause=cause)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _copy(run, [*shown.how.code(shown.function.own), *defining(shown.function, shown.how)], folder)
-    if arrays:
-        np.savez(folder / VALUES, allow_pickle=False, **arrays)
-    packages = ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")
-    kept, said = leave_script(
-        folder, text, packages, lambda said, versions: issue(text, said, shown, versions, cause), SCRIPT
-    )
-    if not kept:
+    _copy(run, about.modules, folder)
+    left = about.leave(folder, SCRIPT)
+    if "repro" not in left:
         shutil.rmtree(folder, ignore_errors=True)
-        return {**told, "why_not": (said.splitlines() or ["it said nothing"])[-1][:300]}
-    return {**told, **kept}
+    return small.told | left
 
 
 def _defines(run: CellRun) -> list[str]:
@@ -287,10 +270,10 @@ def _defines(run: CellRun) -> list[str]:
     return [name for name in dict.fromkeys(names) if (case.folder / f"{name}.py").is_file()]
 
 
-def _copy(run: CellRun, code: Sequence[str], folder: Path) -> None:
-    """Copy the files of functions beside the case, with those that these import there."""
+def _copy(run: CellRun, modules: Sequence[str], folder: Path) -> None:
+    """Copy the files of modules beside the case, with those that these import there."""
     beside = run.cell.case.folder.resolve()
-    for file in imported(beside, [name.partition(".")[0] for name in code]):
+    for file in imported(beside, modules):
         if file.is_relative_to(beside):
             place = folder / file.relative_to(beside)
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import statistics
 import time
@@ -16,7 +17,7 @@ from conformance.case.files.export_keys import Dynamo, ExportTo, TorchScript
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
-from conformance.diagnose.search import grow
+from conformance.diagnose.search import OutOfTime, Shrinker, grow
 from conformance.extras.repairs.trials import PROVING, Fix, RepairTrials, beside, changed, listed, proving
 from conformance.judge.case_edits import flow, plain, saying
 from conformance.results.records.findings import Finding, key_of
@@ -193,21 +194,24 @@ def kept_in_fp32(case: Case, record: Mapping[str, Any], trials: RepairTrials) ->
         return
     settings = case.says.precisions[precision]
     kept = getattr(settings.exclude, exporter)
-    told: dict[tuple[str, ...], str | None] = {}
+    verified: dict[tuple[str, ...], str] = {}
 
-    def shown(nodes: Sequence[str]) -> str | None:
-        if tuple(nodes) not in told and len(told) < MOST_SETS:
-            exclude = settings.exclude.model_copy(update={exporter: [*kept, *nodes]})
-            precisions = {**case.says.precisions, precision: settings.model_copy(update={"exclude": exclude})}
-            other = changed(case, precisions=precisions)
-            told[tuple(nodes)] = trials.shown(proving(other, record, exporter, opset))
-        return told.get(tuple(nodes))
+    def passes(nodes: Sequence[str]) -> bool:
+        exclude = settings.exclude.model_copy(update={exporter: [*kept, *nodes]})
+        precisions = {**case.says.precisions, precision: settings.model_copy(update={"exclude": exclude})}
+        other = changed(case, precisions=precisions)
+        shown = trials.shown(proving(other, record, exporter, opset))
+        verified.update({} if shown is None else {tuple(nodes): shown})
+        return shown is not None
 
-    nodes = grow(ranked, lambda names: shown(names) is not None)
+    sets = Shrinker[Sequence[str]](passes, key=tuple, cost=len, most=MOST_SETS)
+    with contextlib.suppress(OutOfTime):
+        grow(ranked, sets.fails)
+    nodes = sets.best
     if nodes:
         paste = f"precisions: {{{precision}: {{exclude: {{{exporter}: {listed([*kept, *nodes])}}}}}}}"
         count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-        yield Fix(f"keep {count} in fp32", paste, f"{shown(nodes)}; no fewer of these were enough")
+        yield Fix(f"keep {count} in fp32", paste, f"{verified[tuple(nodes)]}; no fewer of these were enough")
 
 
 def ranked_nodes(progress: object, cell: Cell, store: Path) -> list[str]:

@@ -6,24 +6,40 @@ optimizers look at constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance.process.arrays import Array
 from conformance.process.errors import or_else
-from conformance.runtimes.onnxgraph.reads import OWN, Graph, copy_of, dims_of, initializers, needs, reads
+from conformance.runtimes.onnxgraph.reads import OWN, Graph, copy_of, dims_of, initializers, needs, reads, refill
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
-def empty(model: ModelProto, name: str) -> ModelProto:
-    """Return a model without nodes in which a node means what it means in this one."""
+def model_of(
+    model: ModelProto,
+    name: str,
+    nodes: Iterable[NodeProto] = (),
+    *,
+    inputs: Iterable[ValueInfoProto] = (),
+    outputs: Iterable[ValueInfoProto] = (),
+    constants: Mapping[str, Array] | None = None,
+) -> ModelProto:
+    """Return a model of nodes that mean what they mean in this one."""
+    from onnx import numpy_helper
+
     made = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
-    made.graph.name = name
+    graph = made.graph
+    graph.name = name
+    graph.node.extend(nodes)
+    graph.input.extend(inputs)
+    graph.output.extend(outputs)
+    graph.initializer.extend(numpy_helper.from_array(value, own) for own, value in (constants or {}).items())
     return made
 
 
@@ -41,25 +57,16 @@ def cut(
     """Return the part of a model that computes these tensors, as a model of its own with the same inputs, and with
     ``given`` tensors as inputs too."""
     fed = given or {}
-    needed: set[int] = set()
-    read: set[str] = set()
-    todo = list(names)
-    while todo:
-        name = todo.pop()
-        read.add(name)
-        index = graph.makers.get(name) if name not in fed else None
-        if index is not None and index not in needed:
-            needed.add(index)
-            todo += reads(graph.nodes[index])
-    part = empty(model, "part")
-    for index in sorted(needed):
+    needed = graph.computing([name for name in names if name not in fed], fed)
+    read = {*names, *(name for index in needed for name in reads(graph.nodes[index]))}
+    part = model_of(model, "part", inputs=model.graph.input)
+    for index in needed:
         part.graph.node.append(graph.nodes[index])
         for place, name in enumerate(part.graph.node[-1].output):  # of several outputs one may still be computed
             if name in fed:
                 part.graph.node[-1].output[place] = f"{name} as it was"
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
     part.graph.sparse_initializer.extend(model.graph.sparse_initializer)
-    part.graph.input.extend(model.graph.input)
     part.graph.input.extend(declare(name, array, [None] * array.ndim) for name, array in fed.items() if name in read)
     declared = [*model.graph.output, *model.graph.value_info] if not given else []  # behind another dtype all may be
     known = {value.name: value.type.tensor_type for value in declared}
@@ -90,22 +97,18 @@ class Nodes:
         Constants of the model stay constants; with ``constant`` so do all integers, which inference of shapes can
         then look at. Raises KeyError where a value is not known, and TypeError for one that is no tensor.
         """
-        from onnx import numpy_helper
-
-        made = empty(self.model, "node")
-        graph = made.graph
-        graph.node.append(node)
+        fed: dict[str, Array] = {}
+        constants: dict[str, Array] = {}
         for name in needs(node):
             value = values[name]
             if not isinstance(value, np.ndarray):
                 raise TypeError(f"{name} is no tensor")
-            if name in self.constants or (constant and value.dtype.kind in "iub"):
-                graph.initializer.append(numpy_helper.from_array(value, name))
-            else:
-                graph.input.append(declare(name, value))
+            fixed = name in self.constants or (constant and value.dtype.kind in "iub")
+            (constants if fixed else fed)[name] = value
+        made = model_of(self.model, "node", [node], inputs=starmap(declare, fed.items()), constants=constants)
         known = {value.name: value for value in (*self.model.graph.output, *self.model.graph.value_info)}
         for name in filter(None, node.output):
-            output = graph.output.add(name=name)
+            output = made.graph.output.add(name=name)
             if name in known and known[name].type.HasField("tensor_type"):
                 output.type.tensor_type.elem_type = known[name].type.tensor_type.elem_type
         return made
@@ -122,6 +125,50 @@ class Cut:
     def constants(self) -> dict[str, Array]:
         """The constants of the model by name."""
         return initializers(self.model)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The inputs and the constants."""
+        return {**self.feeds, **self.constants}
+
+    def edited(
+        self, change: Callable[[GraphProto], object] = lambda _: None, arrays: Mapping[str, Array] | None = None
+    ) -> Cut:
+        """Return a copy with a change of its graph and other arrays for some inputs and constants, without what no
+        node needs then: inputs, constants, functions with their domains, texts of the exporter."""
+        from onnx import numpy_helper
+
+        model = copy_of(self.model)
+        graph = model.graph
+        change(graph)
+        used = {name for node in graph.node for name in needs(node)}
+        others = arrays or {}
+        feeds, constants = ({name: others.get(name, value) for name, value in own.items() if name in used}
+                            for own in (self.feeds, self.constants))  # fmt: skip
+        refill(graph.input, (declare(name, value) for name, value in feeds.items()))
+        refill(graph.initializer, (numpy_helper.from_array(value, name) for name, value in constants.items()))
+        for node in graph.node:
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
+        called = {(node.domain, node.op_type) for node in graph.node}
+        if not any((function.domain, function.name) in called for function in model.functions):
+            del model.functions[:]
+            domains = {node.domain for node in graph.node} | {*OWN}
+            refill(model.opset_import, (entry for entry in self.model.opset_import if entry.domain in domains))
+        return Cut(model, feeds)
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Cut:
+        """Return the model with other inputs and constants in place of some."""
+        return self.edited(arrays=arrays)
+
+    def of_size(self, size: int, fewer: int, arrays: Mapping[str, Array]) -> Iterator[Cut]:
+        """Yield the model with arrays that are cut from a size to ``fewer``; first also with that number in place of
+        the size among integers, as in the target of a Reshape."""
+        counted = {name: np.where(value == size, fewer, value) if value.dtype == np.int64 else value
+                   for name, value in arrays.items()}  # fmt: skip
+        if any(not np.array_equal(counted[name], value) for name, value in arrays.items() if value.dtype == np.int64):
+            yield self.edited(arrays=counted)
+        yield self.edited(arrays=arrays)
 
 
 class Cutter:
@@ -149,8 +196,6 @@ class Cutter:
 
     def of(self, chosen: Sequence[int]) -> Cut | None:
         """The nodes of these numbers as a model; None where one of its inputs is no tensor, or is not known."""
-        from onnx import numpy_helper
-
         nodes = [self.nodes[number] for number in chosen]
         made = {name for node in nodes for name in node.output if name}
         taken = [name for node in nodes for name in needs(node)]
@@ -161,13 +206,11 @@ class Cutter:
         used = {*taken}
         outputs = [name for name in dict.fromkeys([n for node in nodes for n in node.output]) if name in made]
         outputs = [name for name in outputs if name not in used or name in self._own]
-        model = empty(self.model, "smallest")
-        model.graph.node.extend(nodes)
-        model.graph.input.extend(self._typed(name, self.values[name]) for name in inputs)
-        model.graph.output.extend(self._untyped(name) for name in outputs)
-        model.graph.initializer.extend(
-            numpy_helper.from_array(self.values[name], name) for name in outside if name in self._constant
-        )
+        model = model_of(
+            self.model, "smallest", nodes, inputs=(self._typed(name, self.values[name]) for name in inputs),
+            outputs=map(self._untyped, outputs),
+            constants={name: self.values[name] for name in outside if name in self._constant},
+        )  # fmt: skip
         return Cut(model, {name: self.values[name] for name in inputs})
 
     def _typed(self, name: str, value: Array) -> ValueInfoProto:

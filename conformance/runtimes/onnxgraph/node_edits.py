@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.process.arrays import Array
-from conformance.runtimes.onnxgraph.reads import first_output
+from conformance.runtimes.onnxgraph.reads import first_output, refill
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -25,9 +25,7 @@ def set_attribute(graph: GraphProto, node: NodeProto, name: str, value: Any) -> 
 
 def keep_attributes(graph: GraphProto, node: NodeProto, names: Collection[str]) -> None:
     """Take all other attributes out."""
-    kept = [one for one in node.attribute if one.name in names]
-    del node.attribute[:]
-    node.attribute.extend(kept)
+    refill(node.attribute, [one for one in node.attribute if one.name in names])
 
 
 def drop_attribute(graph: GraphProto, node: NodeProto, name: str) -> None:
@@ -74,19 +72,16 @@ def insert(
 
     made = first_output(node)
     place = next(at for at, one in enumerate(graph.node) if made in one.output)
-    nodes = [type(node).FromString(one.SerializeToString()) for one in graph.node]
     names = ["" if one is None else f"inserted_{at}" for at, one in enumerate(numbers)]
     if slot is None:
         given, gives = "inserted", made
-        nodes[place].output[[*node.output].index(made)] = "inserted"
+        node.output[[*node.output].index(made)] = "inserted"
     else:
-        given, gives = nodes[place].input[slot], "inserted"
-        nodes[place].input[slot] = "inserted"
-    nodes.insert(place + (slot is None), helper.make_node(operator, [given, *names], [gives], **attributes))
+        given, gives = node.input[slot], "inserted"
+        node.input[slot] = "inserted"
+    graph.node.insert(place + (slot is None), helper.make_node(operator, [given, *names], [gives], **attributes))
     graph.initializer.extend(
         numpy_helper.from_array(np.asarray(one, dtype), name)
         for one, name in zip(numbers, names, strict=True)
         if one is not None
     )
-    del graph.node[:]
-    graph.node.extend(nodes)

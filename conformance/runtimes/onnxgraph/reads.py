@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 M = TypeVar("M")
+V = TypeVar("V")
 
 OWN = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -26,6 +27,13 @@ _TRACES = ("pkg.torch.onnx.stack_trace",)
 def copy_of(message: M) -> M:
     """Return a copy of a model, a node or another message of ONNX, which may be changed."""
     return copy.deepcopy(message)
+
+
+def refill(field: MutableSequence[V], values: Iterable[V]) -> None:
+    """Put other values in place of those of a repeated field of a message."""
+    kept = [*values]
+    del field[:]
+    field.extend(kept)
 
 
 def inside(node: NodeProto) -> Iterator[GraphProto]:
@@ -126,6 +134,17 @@ class Graph:
     def node_of(self, tensor: str) -> NodeProto | None:
         index = self.makers.get(tensor)
         return None if index is None else self.nodes[index]
+
+    def computing(self, tensors: Iterable[str], end: Container[str] = ()) -> list[int]:
+        """Return the nodes that tensors are computed by, back to those of ``end``, in order."""
+        needed: set[int] = set()
+        todo = list(tensors)
+        while todo:
+            index = self.makers.get(todo.pop())
+            if index is not None and index not in needed:
+                needed.add(index)
+                todo += [name for name in reads(self.nodes[index]) if name not in end]
+        return sorted(needed)
 
 
 def label(node: NodeProto) -> str:

@@ -12,7 +12,6 @@ from conformance.diagnose.operators.captured_program import Operator, Unable, wi
 from conformance.diagnose.operators.first_operator import Search
 from conformance.diagnose.operators.forced import Parting, Step
 from conformance.diagnose.operators.losses import Loss, largest, losses
-from conformance.diagnose.operators.operator_walk import names_of
 from conformance.front.commands.align.question import AlignQuestion, Chosen, answered
 from conformance.judge.verify import Verifier
 from conformance.judge.verify_converted import RuntimeVerifier
@@ -120,7 +119,7 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     program = with_outputs(search.exhibit.program, search.exhibit.model)
     model = onnx.load(converted_model(run, stored, refuse=False).file)
     graph = Graph(model)
-    names = [name for name in names_of(program) if name in graph.makers]
+    names = [name for _, _, name in program.tied() if name in graph.makers]
     got = values(model, names, runtime, run.libraries(), example.inputs)
     judge = RuntimeVerifier(run.of_cell(stored)).judge_of(example.wanted)
     assert isinstance(judge, NoiseLimits)
