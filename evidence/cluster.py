@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
 from conformance.results.records.run_file import read_run
+from evidence.counts import none
 from tests.extras.cluster.support import dask_workers, loopback
 
 PAGE = ROOT / "docs" / "evidence" / "cluster.md"
@@ -261,7 +262,7 @@ def rows(quick: bool) -> Iterator[Row]:
     seen = killed(quick)
     where = f"{seen.cells} cells of {seen.runs} runs on 3 workers, {seen.kills} kills in {seen.seconds:.0f} s"
     for what, number in (("lost", seen.lost), ("doubled", seen.doubled), ("of another verdict", seen.other)):
-        yield Row(f"cells {what}", str(number), where, target="0", met=number == 0)
+        yield none(f"cells {what}", number, where)
 
 
 TEXT = """# A run on a cluster
@@ -282,5 +283,5 @@ with the median rate is shown. Where there are more workers than cores, their ra
 
 def write(where: str) -> None:
     """Writes ``docs/evidence/cluster.md``; ``where`` says on what host and with which versions."""
-    lines = "\n".join([HEAD, *(row.line() for row in rows(False))])
+    lines = table(rows(False))
     PAGE.write_text(TEXT.format(rows=lines, where=where), encoding="utf-8")

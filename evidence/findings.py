@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
 from conformance.results.records.findings import Finding, findings
 from conformance.results.records.record import Record
+from evidence.counts import enough, none
 from tests.plants.findings import cause_of, plants
 from tests.plants.plant import Plant, Written
 from tests.plants.planted import Seen, run_planted, walk
@@ -103,21 +104,19 @@ def rows(quick: bool) -> Iterator[Row]:
 def rows_of(outcomes: Sequence[Seen]) -> Iterator[Row]:
     found = counted(outcomes)
     causes, cells = len(found.causes), sum(found.causes.values())
-    yield Row("planted causes", str(causes), f"{cells} red cells", target=f"at least {CAUSES}", met=causes >= CAUSES)
+    yield enough("planted causes", causes, CAUSES, f"{cells} red cells")
     yield Row("findings", str(len(found.found)), f"{causes} causes", repeats=cells)
     merged = found.merged
-    yield Row(
-        "findings of more than one cause", str(len(merged)), f"of {sum(len(names) for _, names in merged)} causes",
-        target="0", met=not merged, repeats=len(found.found),
-    )  # fmt: skip
+    of = f"of {sum(len(names) for _, names in merged)} causes"
+    yield none("findings of more than one cause", len(merged), of, len(found.found))
     extra = sum(len(these) - 1 for these in found.split.values())
-    share = extra / causes if causes else 0.0
+    part = extra / causes if causes else 0.0
     yield Row(
-        "findings that are split off needlessly", f"{share:.1%}", f"{extra} of {len(found.split)} causes",
-        target=f"at most {SPLIT:.0%}", met=share <= SPLIT, repeats=causes,
+        "findings that are split off needlessly", f"{part:.1%}", f"{extra} of {len(found.split)} causes",
+        target=f"at most {SPLIT:.0%}", met=part <= SPLIT, repeats=causes,
     )  # fmt: skip
     quiet = len({cause_of(seen.plant) for seen in outcomes}) - causes
-    yield Row("causes without a red cell, or whose case fails by itself", str(quiet), target="0", met=not quiet)
+    yield none("causes without a red cell, or whose case fails by itself", quiet)
 
 
 TEXT = """# How many findings planted causes come to
@@ -152,7 +151,7 @@ def write(where: str) -> None:
     merged = [f"- {_said(finding)}: {'; '.join(causes)}" for finding, causes in found.merged]
     split = [f"- {cause}: {'; '.join(map(_said, these))}" for cause, these in found.split.items()]
     void = [seen.void for seen in outcomes if not seen.counts]
-    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
+    targets = table(rows_of(outcomes))
     PAGE.write_text(
         TEXT.format(
             targets=targets, merged="\n".join(merged) or "None.", split="\n".join(split) or "None.",

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
+from evidence.counts import enough, none, share
 from tests.plants.passes.defects import guilty, plants
 from tests.plants.planted import Seen, part_of, walk
 
@@ -44,17 +45,11 @@ def rows_of(outcomes: Sequence[Seen]) -> Iterator[Row]:
     counted = [seen for seen in outcomes if seen.counts]
     by_name = guilty()
     verdicts = [verdict(seen, by_name[seen.plant.name]) for seen in counted]
-    yield Row("wrong passes", str(len(counted)), target=f"at least {LEAST}", met=len(counted) >= LEAST)
-    right, wrong = verdicts.count("right"), verdicts.count("wrong")
-    share = right / len(counted) if counted else 0.0
-    yield Row(
-        "named rightly", f"{share:.1%}", f"{right} of {len(counted)}, {verdicts.count('open')} left open, "
-        f"{verdicts.count('not found')} not found", target=f"at least {RIGHT:.0%}", met=share >= RIGHT,
-        repeats=len(counted),
-    )  # fmt: skip
-    yield Row("named wrongly", str(wrong), target="0", met=not wrong, repeats=len(counted))
-    void = len(outcomes) - len(counted)
-    yield Row("plants that prove nothing", str(void), target="0", met=not void, repeats=len(outcomes))
+    yield enough("wrong passes", len(counted), LEAST)
+    others = f", {verdicts.count('open')} left open, {verdicts.count('not found')} not found"
+    yield share("named rightly", verdicts.count("right"), len(counted), RIGHT, others)
+    yield none("named wrongly", verdicts.count("wrong"), of=len(counted))
+    yield none("plants that prove nothing", len(outcomes) - len(counted), of=len(outcomes))
 
 
 TEXT = """# Which pass of an optimizer is named
@@ -88,6 +83,6 @@ def write(where: str) -> None:
         f"| {verdict(seen, by_name[seen.plant.name])} |"
         for seen in outcomes if seen.counts
     ]  # fmt: skip
-    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
+    targets = table(rows_of(outcomes))
     void = "\n".join(seen.void for seen in outcomes if not seen.counts) or "None."
     PAGE.write_text(TEXT.format(targets=targets, plants="\n".join(lines), void=void, where=where), encoding="utf-8")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
 from conformance.process.disk.value_store import KeptValues
 from conformance.results.records.words import base_of
 from conformance.runtimes.registry import RTX
@@ -207,7 +207,7 @@ def write(where: str) -> None:
     records, _, trials = study(False)
     PAGE.write_text(
         TEXT.format(
-            targets="\n".join([HEAD, *(row.line() for row in rows(False))]), target=USUAL,
+            targets=table(rows(False)), target=USUAL,
             operators="\n".join(_by_operator(records)),
             plants="\n".join(f"| {one.name} | {_said(trial)} | {_found(one, trial)} |" for one, trial in trials),
             where=where,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common import HEAD, ROOT, Row, run_python, seconds_of
+from benchmarks.common import ROOT, Row, run_python, seconds_of, table
 from conformance.results.records.run_file import read_run
 
 PAGE = ROOT / "docs" / "evidence" / "runtime-versions.md"
@@ -107,7 +107,7 @@ cannot load it. For releases of torch the suite is run on these cases, in an env
 
 def write(where: str) -> None:
     """Writes ``docs/evidence/runtime-versions.md``; ``where`` says on what host and with which versions."""
-    targets = "\n".join([HEAD, *(row.line() for row in rows(False))])
+    targets = table(rows(False))
     tables = "\n\n".join(_tables(runtime) for runtime in VERSIONS)
     PAGE.write_text(TEXT.format(examples=EXAMPLES, targets=targets, tables=tables, where=where), encoding="utf-8")
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.common import HEAD, ROOT, Row, Spread, Timings
+from benchmarks.common import ROOT, Row, Spread, Timings, table
+from evidence.counts import enough, none
 from evidence.coverage import shipped
 from evidence.coverage.shipped import Share
 from tests.plants.coverage import DEFECTS, NETWORKS, SOUND, WAYS, name_of, plants
@@ -51,10 +52,10 @@ def rows_of_fresh(found: Mapping[str, Seen]) -> Iterator[Row]:
     count = sum(seen.planted and seen.plant.name.endswith("as it is") for seen in found.values()) - sum(
         name_of(network, SOUND, "as it is") in found for network in NETWORKS
     )
-    yield Row("defects planted in branches", str(count), target=f"at least {PLANTS}", met=count >= PLANTS)
+    yield enough("defects planted in branches", count, PLANTS)
     sound = [found[name] for network in NETWORKS if (name := name_of(network, SOUND, "woken")) in found]
     red = sum(seen.failed for seen in sound)
-    yield Row("woken networks without a defect that are red", str(red), target="0", met=not red, repeats=len(sound))
+    yield none("woken networks without a defect that are red", red, of=len(sound))
 
 
 def rows_of_shares(shares: Sequence[Share]) -> Iterator[Row]:
@@ -128,7 +129,7 @@ def write(where: str) -> None:
     ]  # fmt: skip
     PAGE.write_text(
         TEXT.format(
-            targets="\n".join([HEAD, *(row.line() for row in rows(False))]), ways=" | ".join(WAYS),
+            targets=table(rows(False)), ways=" | ".join(WAYS),
             rules="|".join("---" for _ in WAYS), fresh="\n".join(fresh),
             shares="\n".join(_share(share) for share in shares if share.seen < share.of or share.unknown) or "None.",
             costs="\n".join(_cost(*cost) for cost in costs), where=where,

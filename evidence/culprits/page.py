@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
+from evidence.counts import none, share
 from evidence.culprits import score
 from evidence.culprits.run import Outcome, study
 from tests.plants.plant import CULPRITS
 
 PAGE = ROOT / "docs" / "evidence" / "culprits.md"
-RIGHT, WRONG, PLANTS = 0.97, 0, 120
+RIGHT = 0.97
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -22,21 +23,15 @@ def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     counted = [outcome for outcome in outcomes if outcome.counts]
     for culprit, these in _by_culprit(counted):
         yield Row(culprit, f"{_of(these, 'right')} named rightly", _others(these), repeats=len(these))
-    right, wrong = _of(counted, "right"), _of(counted, "wrong", "not found")
-    share = right / len(counted) if counted else 0.0
-    yield Row(
-        "named rightly", f"{share:.1%}", f"{right} of {len(counted)}", target=f"at least {RIGHT:.0%}",
-        met=share >= RIGHT, repeats=len(counted),
-    )  # fmt: skip
-    yield Row(
-        "named wrongly or not found", str(wrong), f"{_of(counted, 'open')} open", target=f"at most {WRONG}",
-        met=wrong <= WRONG, repeats=len(counted),
-    )  # fmt: skip
-    void = len(outcomes) - len(counted)
-    yield Row(
-        "plants that prove nothing", str(void), "not planted, or the sound form does not pass", target="at most 0",
-        met=not void, repeats=len(outcomes),
-    )  # fmt: skip
+    yield share("named rightly", _of(counted, "right"), len(counted), RIGHT)
+    yield from _of_wrong(outcomes, counted)
+
+
+def _of_wrong(outcomes: Sequence[Outcome], counted: Sequence[Outcome]) -> Iterator[Row]:
+    wrong = _of(counted, "wrong", "not found")
+    yield none("named wrongly or not found", wrong, f"{_of(counted, 'open')} open", len(counted))
+    why = "not planted, or the sound form does not pass"
+    yield none("plants that prove nothing", len(outcomes) - len(counted), why, len(outcomes))
 
 
 def _by_culprit(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, list[Outcome]]]:
@@ -47,6 +42,15 @@ def _by_culprit(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, list[Outcome
 
 def _of(outcomes: Sequence[Outcome], *verdicts: str) -> int:
     return sum(outcome.verdict in verdicts for outcome in outcomes)
+
+
+def _lines(
+    groups: Iterable[tuple[str, list[Outcome]]], more: Callable[[list[Outcome]], str] = lambda these: ""
+) -> Iterator[str]:
+    """Yield the lines of a table with the count of each verdict; ``more`` is behind them."""
+    for name, these in groups:
+        counts = (str(_of(these, verdict)) for verdict in ("right", "wrong", "not found", "open"))
+        yield f"| {name} | {len(these)} | {' | '.join(counts)} |{more(these)}"
 
 
 def _others(outcomes: Sequence[Outcome]) -> str:
@@ -124,19 +128,14 @@ def write(where: str) -> None:
     """Write ``docs/evidence/culprits.md``; ``where`` says on what host and with which versions."""
     outcomes = study(False)
     counted = [outcome for outcome in outcomes if outcome.counts]
-    table = [
-        f"| {culprit} | {len(these)} | " + " | ".join(
-            str(_of(these, verdict)) for verdict in ("right", "wrong", "not found", "open")
-        ) + " |"
-        for culprit, these in _by_culprit(counted)
-    ]  # fmt: skip
+    lines = _lines(_by_culprit(counted))
     targets = [row.line() for row in rows_of(outcomes) if row.target]
     rules = (score.__doc__ or "").partition("\n\n")[2].partition("\n\n")[2].strip().replace("``", "`")
     listed = [_line(outcome) for outcome in counted if outcome.verdict != "right"]
     void = [_void(outcome) for outcome in outcomes if not outcome.counts]
     PAGE.write_text(
         TEXT.format(
-            count=len(counted), table="\n".join(table), targets="\n".join(targets), rules=rules,
+            count=len(counted), table="\n".join(lines), targets="\n".join(targets), rules=rules,
             listed="\n".join(listed) or "None.", void="\n".join(void) or "None.", where=where, own_code=_parts()[1],
         ),
         encoding="utf-8",
@@ -148,18 +147,8 @@ def rows_of_own_code(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     counted = [outcome for outcome in outcomes if outcome.counts]
     named = [outcome for outcome in counted if outcome.placed is not None]
     right = sum(outcome.verdict == "right" and outcome.placed is True for outcome in named)
-    share = right / len(named) if named else 0.0
-    yield Row(
-        "named rightly, at its place", f"{share:.1%}", f"{right} of {len(named)}", target=f"at least {RIGHT:.0%}",
-        met=share >= RIGHT, repeats=len(named),
-    )  # fmt: skip
-    wrong = _of(counted, "wrong", "not found")
-    yield Row(
-        "named wrongly or not found", str(wrong), f"{_of(counted, 'open')} open", target=f"at most {WRONG}",
-        met=wrong <= WRONG, repeats=len(counted),
-    )  # fmt: skip
-    void = len(outcomes) - len(counted)
-    yield Row("plants that prove nothing", str(void), target="at most 0", met=not void, repeats=len(outcomes))
+    yield share("named rightly, at its place", right, len(named), RIGHT)
+    yield from _of_wrong(outcomes, counted)
 
 
 def write_own_code(outcomes: Sequence[Outcome], where: str) -> None:
@@ -168,17 +157,12 @@ def write_own_code(outcomes: Sequence[Outcome], where: str) -> None:
     by_door: dict[str, list[Outcome]] = {}
     for outcome in counted:
         by_door.setdefault(outcome.name.partition(":")[0], []).append(outcome)
-    table = [
-        f"| {door} | {len(these)} | " + " | ".join(
-            str(_of(these, verdict)) for verdict in ("right", "wrong", "not found", "open")
-        ) + f" | {_placed(these)} |"
-        for door, these in [*by_door.items(), ("all", counted)]
-    ]  # fmt: skip
+    lines = _lines([*by_door.items(), ("all", counted)], lambda these: f" {_placed(these)} |")
     odd = [outcome for outcome in counted if outcome.verdict != "right" or outcome.placed is False]
     void = [_void(outcome) for outcome in outcomes if not outcome.counts]
     section = SECTION.format(
-        count=len(counted), doors=len(by_door), table="\n".join(table),
-        targets="\n".join([HEAD, *(row.line() for row in rows_of_own_code(outcomes))]),
+        count=len(counted), doors=len(by_door), table="\n".join(lines),
+        targets=table(rows_of_own_code(outcomes)),
         listed="\n".join(map(_line, odd)) or "None.", void="\n".join(void) or "None.", where=where,
     )  # fmt: skip
     PAGE.write_text(f"{_parts()[0]}{OWN_CODE}{section}", encoding="utf-8")

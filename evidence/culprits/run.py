@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
 import json
 import sys
@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.common import ROOT, run_python
-from conformance.case.plan.cell import Cell
-from conformance.case.plan.settings import Settings
-from conformance.process.worker.isolation import Death, Worker
+from conformance.extras.mutants.study import hasty_worker
+from conformance.process.worker.isolation import Worker
 from conformance.results.records.location import places_of
 from conformance.results.records.record import Record
 from evidence.culprits.score import Verdict, named, verdict
 from tests.plants.culprits import cases, conversion, doors, exporter, host, kernels, optimizer, real, reference
-from tests.plants.plant import Culprit, Plant, Planted, Written
-from tests.plants.planted import cell_of
+from tests.plants.plant import Culprit, Plant
+from tests.plants.planted import asked, cell_of, ending, run_planted
 
 PARTS = 2
 TABLES = (exporter, optimizer, kernels, real, conversion, reference, cases, host)
@@ -65,9 +64,10 @@ class Outcome:
         return f"{who} ({', '.join(ended)})"
 
 
-def plants(tables: Sequence[Any] | None = None) -> list[Plant]:
-    made = [plant for table in tables or (*TABLES, *DOORS) for plant in table.plants()]
-    names = [(plant.culprit, plant.name) for plant in made]
+def plants(tables: Sequence[Any] | None = None) -> list[tuple[str, Plant]]:
+    """Return all plants, or those of some tables, each with the name of its table."""
+    made = [(table.__name__, plant) for table in tables or (*TABLES, *DOORS) for plant in table.plants()]
+    names = [(plant.culprit, plant.name) for _, plant in made]
     twice = sorted({name for name in names if names.count(name) > 1})
     assert not twice, f"two plants are called {twice}"
     return made
@@ -79,7 +79,7 @@ def study(quick: bool, only: Literal["tables", "doors"] = "tables") -> list[Outc
     with ThreadPoolExecutor(PARTS) as pool:
         answers = list(pool.map(lambda part: _asked(part, 10 if quick else 1, only), range(PARTS)))
     outcomes = {(outcome.culprit, outcome.name): outcome for answer in answers for outcome in answer}
-    order = [(plant.culprit, plant.name) for plant in plants()]
+    order = [(plant.culprit, plant.name) for _, plant in plants()]
     return [outcomes[key] for key in order if key in outcomes]
 
 
@@ -88,25 +88,28 @@ def _asked(part: int, every: int, only: str) -> list[Outcome]:
     return [Outcome(**json.loads(line)) for line in text.splitlines() if line.startswith('{"name"')]
 
 
-def part(number: int, of: int, every: int, only: str = "") -> Iterator[Outcome]:
+def part(number: int, of: int, every: int, only: str = "", tables: Sequence[Any] | None = None) -> Iterator[Outcome]:
     """The outcomes of one part; plants in the same case are in one part, which runs its sound form once. ``only`` is
     ``tables``, ``doors``, or a text in the name of each."""
     named = {"tables": TABLES, "doors": DOORS}
     chosen = [
-        plant for plant in plants(named.get(only))[::every]
+        (table, plant) for table, plant in plants(named.get(only, tables))[::every]
         if only in named or only in f"{plant.culprit}: {plant.name}"
     ]  # fmt: skip
-    bodies = {body: place for place, body in enumerate(dict.fromkeys(_key(plant) for plant in chosen))}
-    mine = [plant for plant in chosen if bodies[_key(plant)] % of == number]
+    bodies = {body: place for place, body in enumerate(dict.fromkeys(_key(plant) for _, plant in chosen))}
+    mine = [(table, plant) for table, plant in chosen if bodies[_key(plant)] % of == number]
     sound: dict[tuple[Any, ...], str] = {}
-    with tempfile.TemporaryDirectory() as name, _worker() as worker:
-        for place, plant in enumerate(mine):
+    with tempfile.TemporaryDirectory() as name, hasty_worker() as worker:
+        for place, (table, found) in enumerate(mine):
+            plant = dataclasses.replace(found, settings={**found.settings, "smallest": False})
             print(f"{place + 1} of {len(mine)}: {plant.culprit}, {plant.name}", file=sys.stderr, flush=True)
             start = time.monotonic()
             key = _key(plant)
             if key not in sound:
                 sound[key] = _how_sound(worker, plant, Path(name) / f"sound{number}-{place}")
-            record, planted = record_of(worker, plant, plant.case, Path(name) / f"planted{number}-{place}", True)
+            folder = Path(name) / f"planted{number}-{place}"
+            cell = cell_of(plant, plant.case, folder)
+            record, planted = asked(worker, run_planted, plant, cell, folder, (table, plant.name))
             fields = {field: record.as_dict()[field] for field in _FIELDS}
             told = verdict(plant.culprit, plant.own_code, fields)
             seconds = round(time.monotonic() - start, 2)
@@ -128,58 +131,5 @@ def _key(plant: Plant) -> tuple[Any, ...]:
 def _how_sound(worker: Worker, plant: Plant, folder: Path) -> str:
     if plant.twin is None:
         return ""
-    record, _ = record_of(worker, plant, plant.twin, folder, False)
-    return "" if record.status == "passed" else f"{record.status}, {record.stage}, {record.error}: {record.reason}"
-
-
-def _worker(memory_gib: float | None = None) -> Worker:
-    """A worker whose failing cells look for a small example for a second at most."""
-    return Worker(
-        ["conformance.process.worker.preload", "conformance.process.worker.preload_dynamo"], memory_gib, _prepare
-    )
-
-
-def _prepare() -> None:
-    from conformance.diagnose import explain_failure
-    from conformance.process.worker.warm import prepare_process
-
-    prepare_process()
-    explain_failure.SHRINK_SECONDS = 1.0
-
-
-def record_of(
-    worker: Worker, plant: Plant, written: Written, folder: Path, with_defect: bool, *, smallest: bool = False
-) -> tuple[Record, bool]:
-    """Run the cell of a plant, or of its sound form, in a folder of its own; with ``smallest`` look for the smallest
-    model or function that fails alike.
-
-    Return its record, and whether the defect was met, which it was if it ended the process.
-    """
-    from conformance.cells.runner import died
-
-    cell = cell_of(plant, written, folder)
-    settings = Settings(store=folder / "store", smallest=smallest, **plant.settings)
-    if plant.alone:
-        worker.replace()
-    with contextlib.ExitStack() as stack:
-        if plant.memory_gib is not None and with_defect:
-            worker = stack.enter_context(_worker(plant.memory_gib))
-        answer = worker.call(
-            run_planted, cell, settings, (plant.culprit, plant.name) if with_defect else None, timeout=plant.timeout
-        )
-    if isinstance(answer, Death):
-        return died(cell, answer, settings.instructions), True
-    return answer
-
-
-def run_planted(progress: Any, cell: Cell, settings: Settings, key: tuple[str, str] | None) -> tuple[Record, bool]:
-    """In a worker: the record of a cell with the plant of that culprit and name, or without any."""
-    from conformance.cells.red import explain_cell
-
-    if key is None:
-        return explain_cell(progress, cell, settings), False
-    (plant,) = (plant for plant in plants() if (plant.culprit, plant.name) == key)
-    planted = Planted()
-    with plant.planting(planted):
-        record = explain_cell(progress, cell, settings)
-    return record, planted.times > 0
+    record, _ = asked(worker, run_planted, plant, cell_of(plant, plant.twin, folder), folder, None)
+    return "" if record.status == "passed" else ending(record)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
 from conformance.results.records.environment import environment
+from evidence.counts import enough, none, share
 from evidence.defects.listed import Defect, read
 from evidence.defects.run import MOST, Outcome
 
@@ -18,13 +19,9 @@ TIERS = ("smoke", "default", "thorough")
 def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     planted = [one for one in outcomes if one.status != "does not apply"]
     found = [one for one in planted if one.status == "found"]
-    yield Row("planted defects", str(len(planted)), target=f"at least {LEAST}", met=len(planted) >= LEAST)
+    yield enough("planted defects", len(planted), LEAST)
     tiers = ", ".join(f"{sum(one.tier == tier for one in found)} by {tier}" for tier in TIERS)
-    share = len(found) / len(planted) if planted else 0.0
-    yield Row(
-        "found by the tests", f"{share:.1%}", f"{len(found)} of {len(planted)}, {tiers}", target="100%",
-        met=len(found) == len(planted), repeats=len(planted),
-    )  # fmt: skip
+    yield share("found by the tests", len(found), len(planted), 1.0, f", {tiers}")
     blind = {defect.id for defect in read() if defect.blind}
     unseen = [one for one in planted if one.id in blind]
     if unseen:
@@ -37,8 +34,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
         "found by `thorough` alone", f"{alone / len(found) if found else 0:.1%}", target="at most 10%",
         met=10 * alone <= len(found), repeats=len(found),
     )  # fmt: skip
-    void = len(outcomes) - len(planted)
-    yield Row("defects that no longer apply", str(void), target="0", met=not void, repeats=len(outcomes))
+    yield none("defects that no longer apply", len(outcomes) - len(planted), of=len(outcomes))
 
 
 TEXT = """# Which mistakes in the package its tests find
@@ -78,7 +74,7 @@ def page_of(outcomes: Sequence[Outcome], where: str) -> str:
     lines = [_line(kind, [one for one in planted if defects[one.id].kind == kind]) for kind in sorted(kinds)]
     survivors = [_survivor(defects[one.id], one) for one in planted if one.status != "found"]
     return TEXT.format(
-        most=MOST, targets="\n".join([HEAD, *(row.line() for row in rows_of(outcomes))]),
+        most=MOST, targets=table(rows_of(outcomes)),
         tiers=" | ".join(f"by {tier}" for tier in TIERS), rules="|".join(["---"] * len(TIERS)),
         kinds="\n".join([*lines, _line("all", planted)]), survivors="\n".join(survivors) or "None.", where=where,
     )  # fmt: skip

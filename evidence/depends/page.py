@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
+from evidence.counts import enough, none
 from evidence.depends.run import MODES, Outcome, study
 from tests.plants.depends.ways import UNOBSERVABLE
 
@@ -22,23 +23,21 @@ def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     changed = [outcome for outcome in outcomes if not outcome.way.sound and not outcome.broken]
     sound = [outcome for outcome in outcomes if outcome.way.sound and not outcome.broken]
     broken = [outcome for outcome in outcomes if outcome.broken]
-    yield Row("ways to depend on something", str(len(changed)), target=f"at least {WAYS}", met=len(changed) >= WAYS)
+    yield enough("ways to depend on something", len(changed), WAYS)
     declared = [outcome for outcome in changed if outcome.way.unobservable]
     unseen = len(declared)
     yield Row("of them not to be observed", str(unseen), target=f"at most {UNOBSERVABLE}", met=unseen <= UNOBSERVABLE)
     missed = sum(any(outcome.stale.values()) for outcome in declared)
-    yield Row("of these not seen as they are declared", str(missed), target="0", met=not missed)
+    yield none("of these not seen as they are declared", missed)
     for mode in MODES:
         asked = [outcome for outcome in changed if mode in outcome.stale and not outcome.way.unobservable]
         stale = sum(bool(outcome.stale[mode]) for outcome in asked)
-        yield Row(f"stale greens, {mode}", str(stale), f"{len(asked)} ways", target="0", met=not stale)
+        yield none(f"stale greens, {mode}", stale, f"{len(asked)} ways")
     kept = sum(outcome.kept["unchanged"] for outcome in changed)
     yield Row("ways whose models are kept while nothing changes", str(kept), f"{len(changed)} ways")
     needless = sum(not all(outcome.kept.values()) for outcome in sound)
-    yield Row(
-        "sound twins that are exported again", str(needless), f"{len(sound)} twins", target="0", met=not needless
-    )
-    yield Row("ways that prove nothing", str(len(broken)), target="0", met=not broken)
+    yield none("sound twins that are exported again", needless, f"{len(sound)} twins")
+    yield none("ways that prove nothing", len(broken))
 
 
 TEXT = """# What a verdict depends on
@@ -66,7 +65,7 @@ declared by its case, and counts by itself. A sound twin does not use what is ch
 def write(where: str) -> None:
     """Write ``docs/evidence/depends.md``; ``where`` says on what host and with which versions."""
     outcomes = study(False)
-    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
+    targets = table(rows_of(outcomes))
     broken = "".join(f"- {outcome.way.what}: {outcome.broken}\n" for outcome in outcomes if outcome.broken)
     PAGE.write_text(
         TEXT.format(

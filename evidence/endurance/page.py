@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks import isolation
 from benchmarks.common import ROOT, Row, table
+from evidence.counts import none
 from evidence.endurance import kills, sharing, stream
 from evidence.endurance.catalogue import HARMS
 
@@ -49,11 +50,6 @@ def write(where: str) -> None:
     )  # fmt: skip
 
 
-def _none(what: str, count: int, of: str, repeats: int) -> Row:
-    """A row of something that must not happen at all."""
-    return Row(what, str(count), of, target="at most 0", met=count == 0, repeats=repeats)
-
-
 def _stream_rows(seen: stream.Streamed) -> Iterator[Row]:
     hostile = sum(seen.hostile.values())
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(seen.hostile.items()))
@@ -62,10 +58,10 @@ def _stream_rows(seen: stream.Streamed) -> Iterator[Row]:
         f"{hostile:,} of them hostile ({statuses})", repeats=1,
     )  # fmt: skip
     for what, count in (("records lost", seen.lost), ("records of another cell", seen.swapped)):
-        yield _none(what, count, f"{seen.cells:,} cells", seen.cells)
-    yield _none("sound cells that were not green", len(seen.harmed), f"{seen.cells - hostile:,} cells", seen.cells)
-    yield _none("processes left", seen.processes, "one second after the end", 1)
-    yield _none("temporary files left", len(seen.files), ", ".join(seen.files[:3]), 1)
+        yield none(what, count, f"{seen.cells:,} cells", seen.cells)
+    yield none("sound cells that were not green", len(seen.harmed), f"{seen.cells - hostile:,} cells", seen.cells)
+    yield none("processes left", seen.processes, "one second after the end", 1)
+    yield none("temporary files left", len(seen.files), ", ".join(seen.files[:3]), 1)
     first, early, late = seen.controller
     yield Row(
         "memory of the controller at the end", f"{late.resident:.1f} MiB",
@@ -80,23 +76,23 @@ def _stream_rows(seen: stream.Streamed) -> Iterator[Row]:
     )  # fmt: skip
     # Whether there is a worker at that moment is chance, and makes a difference of its own.
     more = late.descriptors - max(first.descriptors, early.descriptors)
-    yield _none("descriptors of the controller beyond those before", max(0, more), f"{late.descriptors} now", 1)
+    yield none("descriptors of the controller beyond those before", max(0, more), f"{late.descriptors} now", 1)
 
 
 def _killed_rows(seen: kills.Killed) -> Iterator[Row]:
-    yield _none(
+    yield none(
         "runs killed: finished cells without a record", seen.lost,
         f"{seen.reported:,} shown as finished, by {seen.with_records} runs with records", seen.runs,
     )  # fmt: skip
-    yield _none("runs killed: run files that cannot be read", len(seen.damaged), "", seen.runs)
-    yield _none(
+    yield none("runs killed: run files that cannot be read", len(seen.damaged), "", seen.runs)
+    yield none(
         f"runs killed: alive after {kills.SECONDS:g} s", seen.went_on,
         f"the last process was gone after at most {seen.slowest:.2f} s", seen.runs,
     )  # fmt: skip
-    yield _none("a whole run after them, same report and store, that is not whole", int(not seen.whole), "", 1)
+    yield none("a whole run after them, same report and store, that is not whole", int(not seen.whole), "", 1)
 
 
 def _shared_rows(seen: sharing.Shared) -> Iterator[Row]:
-    yield _none("two runs on one store: cells that did not pass", seen.red, f"{seen.cells:,} cells", seen.pairs)
-    yield _none("two runs on one store: runs that failed", seen.failed, f"{2 * seen.pairs} runs", seen.pairs)
-    yield _none("two runs on one store: unfinished entries left", seen.left, "", seen.pairs)
+    yield none("two runs on one store: cells that did not pass", seen.red, f"{seen.cells:,} cells", seen.pairs)
+    yield none("two runs on one store: runs that failed", seen.failed, f"{2 * seen.pairs} runs", seen.pairs)
+    yield none("two runs on one store: unfinished entries left", seen.left, "", seen.pairs)

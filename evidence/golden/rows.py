@@ -73,36 +73,29 @@ def failures(only: str | None = None) -> Iterator[Failure]:
 
 
 def _of_culprits() -> Iterator[Failure]:
-    for plant in culprits.plants():
-
-        def run(worker: Worker, folder: Path, plant: Plant = plant) -> Explained:
-            patient = _patient(plant)
-            record, met = culprits.record_of(worker, patient, plant.case, folder, True, smallest=True)
-            return Explained(record.as_dict(), {"met": met})
-
-        yield Failure("culprits", f"{plant.culprit}: {plant.name}", run, _hangs(plant))
+    for table, plant in culprits.plants():
+        yield _planted("culprits", table, plant, planted.run_planted, f"{plant.culprit}: {plant.name}")
 
 
 def _of_passes() -> Iterator[Failure]:
-    yield from _planted("passes", passes_page.TABLE, passes.plants(), planted.run_planted)
+    for plant in passes.plants():
+        yield _planted("passes", passes_page.TABLE, plant, planted.run_planted)
 
 
 def _of_reduction() -> Iterator[Failure]:
-    table = reduction_run.TABLE
-    yield from _planted("reduction", table, reduction.plants(), reduction_run.run_everywhere)
+    for plant in reduction.plants():
+        yield _planted("reduction", reduction_run.TABLE, plant, reduction_run.run_everywhere)
     for cell in reduction.declared():
         yield _without_declaration("reduction", cell, smallest=True)
 
 
-def _planted(group: str, table: str, plants: Iterator[Plant], how: Callable[..., Any]) -> Iterator[Failure]:
-    for plant in plants:
+def _planted(group: str, table: str, plant: Plant, how: Callable[..., Any], name: str | None = None) -> Failure:
+    def run(worker: Worker, folder: Path) -> Explained:
+        cell = planted.cell_of(plant, plant.case, folder)
+        record, met = planted.asked(worker, how, _patient(plant), cell, folder, (table, plant.name))
+        return Explained(record.as_dict(), {"met": met})
 
-        def run(worker: Worker, folder: Path, plant: Plant = plant) -> Explained:
-            (cell,) = planted.one_cell(plant, plant.case, folder)
-            record, met = planted.asked(worker, how, _patient(plant), cell, folder, (table, plant.name))
-            return Explained(record.as_dict(), {"met": met})
-
-        yield Failure(group, plant.name, run)
+    return Failure(group, name or plant.name, run, _hangs(plant))
 
 
 def _of_location() -> Iterator[Failure]:

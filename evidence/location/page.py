@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from benchmarks.common import ROOT, Row
+from evidence.counts import none, share
 from evidence.location import lowered, memory, run, sound
 
 PAGE = ROOT / "docs" / "evidence" / "location.md"
@@ -27,11 +28,7 @@ def rows_of(outcomes: Sequence[run.Outcome]) -> Iterator[Row]:
     failed = [outcome for outcome in outcomes if outcome.failed]
     for what in ("operator", "line"):
         right = sum(getattr(outcome, what) for outcome in failed)
-        share = right / len(failed) if failed else 0.0
-        yield Row(
-            f"planted defects, {what} named rightly", f"{share:.1%}", f"{right} of {len(failed)}",
-            target=f"at least {RIGHT:.0%}", met=share >= RIGHT, repeats=len(failed),
-        )  # fmt: skip
+        yield share(f"planted defects, {what} named rightly", right, len(failed), RIGHT)
     for exporter in ("torchscript", "dynamo"):
         seconds = [outcome.seconds for outcome in failed if outcome.plant.exporter == exporter]
         if seconds:
@@ -47,10 +44,8 @@ def rows_of_sound(models: Sequence[sound.Sound]) -> Iterator[Row]:
     looked_at = [model for model in models if not model.unable]
     named = sum(bool(model.named) for model in looked_at)
     compared, untied = sum(model.compared for model in looked_at), sum(model.untied for model in looked_at)
-    yield Row(
-        "sound models of which an operator is named", str(named), f"{len(models) - len(looked_at)} not looked at",
-        target="0", met=not named, repeats=len(looked_at),
-    )  # fmt: skip
+    beside = f"{len(models) - len(looked_at)} not looked at"
+    yield none("sound models of which an operator is named", named, beside, len(looked_at))
     yield Row(
         "their operators that differ by more than kernels may", str(sum(model.parted for model in looked_at)),
         f"{compared} compared, {untied} without a tensor", repeats=len(looked_at),
@@ -85,7 +80,7 @@ def rows_of_lowered(results: Sequence[lowered.Result]) -> Iterator[Row]:
         ("wrong lowerings, places that are wrong", [one.wrong for one in counted]),
         ("wrong lowerings, changes other than what was planted", [one.proposed_wrongly for one in counted]),
     ):
-        yield Row(what, str(sum(found)), target="0", met=not sum(found), repeats=len(found))
+        yield none(what, sum(found), of=len(found))
     for exporter in lowered.PRELOAD:
         seconds = [one.locating for one in counted if one.plant.by == exporter and one.locating is not None]
         if len(seconds) > 1:
@@ -95,16 +90,11 @@ def rows_of_lowered(results: Sequence[lowered.Result]) -> Iterator[Row]:
                 f"median {statistics.median(seconds):.2f} s", f"nine of ten at most {tenth:.2f} s",
                 repeats=len(seconds),
             )  # fmt: skip
-    void = len(results) - len(counted)
-    yield Row("wrong lowerings that prove nothing", str(void), target="0", met=not void, repeats=len(results))
+    yield none("wrong lowerings that prove nothing", len(results) - len(counted), of=len(results))
 
 
 def _share(what: str, right: Sequence[bool], least: float) -> Row:
-    share = sum(right) / len(right) if right else 0.0
-    return Row(
-        what, f"{share:.1%}", f"{sum(right)} of {len(right)}", target=f"at least {least:.0%}", met=share >= least,
-        repeats=len(right),
-    )  # fmt: skip
+    return share(what, sum(right), len(right), least)
 
 
 TEXT = """# Which operator and line are named for a wrong export

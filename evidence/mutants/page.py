@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from benchmarks.common import ROOT, Row
 from conformance.extras.mutants.kinds import KINDS
 from conformance.extras.mutants.probe import INDEPENDENT
+from evidence.counts import none, share
 from evidence.mutants.run import EACH, SMALLEST, VARIANTS, Mutant, Study, study
 from evidence.mutants.tools import TOOLS
 
@@ -26,10 +27,8 @@ def rows_of(found: Study) -> Iterator[Row]:
     for kind, these in _by_kind(found.defects):
         others = ", ".join(f"{tool} {_of(these, tool)}" for tool in TOOLS)
         yield Row(kind, _of(these), others, repeats=len(these))
-    yield Row(
-        "defects that its own comparison would refuse, and its draws do not show", str(len(found.missed)),
-        target="at most 0", met=not found.missed, repeats=len(found.defects),
-    )  # fmt: skip
+    what = "defects that its own comparison would refuse, and its draws do not show"
+    yield none(what, len(found.missed), of=len(found.defects))
 
 
 def rows_of_nodes(found: Study) -> Iterator[Row]:
@@ -37,12 +36,8 @@ def rows_of_nodes(found: Study) -> Iterator[Row]:
     caught = [(one, one.record) for one in found.defects if one.record is not None]
     places = Counter(one.named.place for one, _ in caught)
     right = sum(one.named.right for one, _ in caught)
-    share = right / len(caught) if caught else 0.0
-    yield Row(
-        "the changed node is named, or one next to it", f"{share:.1%}",
-        f"{right} of {len(caught)}; another node {places['among'] + places['elsewhere']}, none {places['open']}",
-        target=f"at least {NEAR:.0%}", met=share >= NEAR, repeats=len(caught),
-    )  # fmt: skip
+    others = f"; another node {places['among'] + places['elsewhere']}, none {places['open']}"
+    yield share("the changed node is named, or one next to it", right, len(caught), NEAR, others)
     told = [one.named.told for one, _ in caught if one.named.place != "open"]
     if told:
         known = right + places["among"]

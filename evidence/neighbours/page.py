@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
+from evidence.counts import enough, none
 from evidence.neighbours.run import Outcome, study
 
 PAGE = ROOT / "docs" / "evidence" / "neighbours.md"
@@ -17,12 +18,9 @@ def rows(quick: bool) -> Iterator[Row]:
 
 def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     count = len({(one.way.name, one.way.when) for one in outcomes})
-    yield Row("ways to change a process", str(count), target=f"at least {LEAST}", met=count >= LEAST)
+    yield enough("ways to change a process", count, LEAST)
     differ, verdicts = sum(len(one.differ) for one in outcomes), sum(one.verdicts for one in outcomes)
-    yield Row(
-        "verdicts that differ from a fresh process's", str(differ), f"of {verdicts}", target="0", met=not differ,
-        repeats=len(outcomes),
-    )  # fmt: skip
+    yield none("verdicts that differ from a fresh process's", differ, f"of {verdicts}", len(outcomes))
 
 
 TEXT = """# Whether a case changes the verdict of another cell
@@ -46,7 +44,7 @@ store.
 def write(where: str) -> None:
     """Writes ``docs/evidence/neighbours.md``; ``where`` says on what host and with which versions."""
     outcomes = study(False)
-    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
+    targets = table(rows_of(outcomes))
     ways = [
         f"| {one.way.name} | {one.way.when} | {one.way.exporter} | {', '.join(one.told) or 'nothing'} "
         f"| {'; '.join(one.differ) or 'none'} |"

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
 from conformance.process.worker.warm import new_worker
 from evidence.reach.alike import CASES, Alike, compared
 from evidence.reach.cases import EACH, ENDS, Outcome, study
@@ -166,7 +166,7 @@ def write(where: str) -> None:
     ]  # fmt: skip
     PAGE.write_text(
         TEXT.format(
-            targets="\n".join([HEAD, *(row.line() for row in rows(False))]),
+            targets=table(rows(False)),
             each=EACH,
             kinds="\n\n".join(_kinds(shares(database, False), name) for database, name in DATABASES.items()),
             starts="\n".join(map(_start, starts(False))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
 from evidence.reduction.run import Outcome, study
 
 PAGE = ROOT / "docs" / "evidence" / "reduction.md"
@@ -71,7 +71,7 @@ A fault that the record does not hold against the runtime is not made small, and
 def write(where: str) -> None:
     """Writes ``docs/evidence/reduction.md``; ``where`` says on what host and with which versions."""
     outcomes = study(False)
-    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
+    targets = table(rows_of(outcomes))
     faults = [
         f"| {one.name} | {one.fault or 'nobody'} | {_said(one.nodes)} | {one.whole} "
         f"| {', '.join(one.smallest.get('operators', ()))} | {_script(one)} | {_said(one.mended)} "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from benchmarks.common import HEAD, ROOT, Row
+from benchmarks.common import ROOT, Row, table
+from evidence.counts import enough, none, share
 from evidence.repairs.run import Outcome, study
 
 PAGE = ROOT / "docs" / "evidence" / "repairs.md"
@@ -18,23 +19,14 @@ def rows(quick: bool) -> Iterator[Row]:
 
 def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     located = [one for one in outcomes if one.located and not one.void]
-    yield Row("located defects", str(len(located)), f"of {len(outcomes)}", target=f"at least {LEAST}",
-              met=len(located) >= LEAST)  # fmt: skip
+    yield enough("located defects", len(located), LEAST, f"of {len(outcomes)}")
     for kind, these in _by_kind(located):
         yield Row(f"with a verified fix, {kind}", f"{sum(one.mended for one in these)} of {len(these)}",
                   repeats=len(these))  # fmt: skip
-    mended = sum(one.mended for one in located)
-    share = mended / len(located) if located else 0.0
-    yield Row(
-        "with a verified fix", f"{share:.1%}", f"{mended} of {len(located)}", target=f"at least {MENDED:.0%}",
-        met=share >= MENDED, repeats=len(located),
-    )  # fmt: skip
+    yield share("with a verified fix", sum(one.mended for one in located), len(located), MENDED)
     proposals = [proposal for one in outcomes for proposal in one.proposals]
     wrong = sum(bool(proposal.wrong) for proposal in proposals)
-    yield Row(
-        "fixes that do not pass when they are pasted", str(wrong), f"of {len(proposals)}", target="0", met=not wrong,
-        repeats=len(proposals),
-    )  # fmt: skip
+    yield none("fixes that do not pass when they are pasted", wrong, f"of {len(proposals)}", len(proposals))
 
 
 def _by_kind(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, list[Outcome]]]:
@@ -70,7 +62,7 @@ case, all of whose cells are run in a store of their own.
 def write(where: str) -> None:
     """Writes ``docs/evidence/repairs.md``; ``where`` says on what host and with which versions."""
     outcomes = study(False)
-    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
+    targets = table(rows_of(outcomes))
     defects = [
         f"| {one.name} | {one.located or 'nowhere'} "
         f"| {'; '.join(proposal.what for proposal in one.proposals) or 'nothing'} |"

@@ -17,9 +17,8 @@ from conformance.extras.repairs.trials import PROVING, Fix, RepairTrials
 from conformance.process.worker.isolation import Worker
 from conformance.process.worker.warm import new_worker
 from conformance.results.records.findings import findings
-from evidence.culprits.run import cell_of
 from tests.plants.plant import Plant
-from tests.plants.planted import Holding, asked, held, part_of, run_planted
+from tests.plants.planted import Holding, asked, cell_of, held, part_of, run_planted
 from tests.plants.repairs import plants
 
 TABLE = "tests.plants.repairs"

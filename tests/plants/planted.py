@@ -19,6 +19,7 @@ from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
 from conformance.extras.mutants.study import hasty_worker
 from conformance.process.worker.isolation import Death, Worker
+from conformance.process.worker.warm import new_worker
 from conformance.results.records.record import Record
 from tests.plants.plant import Plant, Planted, Written
 
@@ -100,12 +101,17 @@ def _seen(worker: Worker, table: str, plant: Plant, folder: Path, cells: CellsOf
         for cell in cells(plant, plant.twin, folder / "sound"):
             record, _ = asked(worker, run_planted, plant, cell, folder / "sound", None)
             if record.status not in ("passed", "skipped") and not sound:
-                sound = f"{record.status}, {record.stage}, {record.error}: {record.reason}"
+                sound = ending(record)
     found = [
         asked(worker, run, plant, cell, folder / "planted", (table, plant.name))
         for cell in cells(plant, plant.case, folder / "planted")
     ]
     return Seen(plant, [record.as_dict() for record, _ in found], any(met for _, met in found), sound)
+
+
+def ending(record: Record) -> str:
+    """Say how a cell ended, of one that ought to have passed."""
+    return f"{record.status}, {record.stage}, {record.error}: {record.reason}"
 
 
 def asked(
@@ -117,7 +123,9 @@ def asked(
     settings = Settings(store=folder / "store" / "models", **plant.settings)
     if plant.alone:
         worker.replace()
-    answer = worker.call(run, cell, settings, key, timeout=plant.timeout)
+    limited = plant.memory_gib is not None and key is not None
+    with new_worker(plant.memory_gib, dynamo=True) if limited else contextlib.nullcontext(worker) as worker:
+        answer = worker.call(run, cell, settings, key, timeout=plant.timeout)
     return (died(cell, answer, settings.instructions), True) if isinstance(answer, Death) else answer
 
 

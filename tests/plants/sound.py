@@ -203,11 +203,9 @@ SCATTER = case(
     "x.scatter_add(1, i, y)", f'x: "float32[batch, 4]", {integers(0, 3, "batch, 5")}, y: "float32[batch, 5]"', BATCH
 )
 LAST = case("x[:, -1]", X, BATCH)
-PAD = case("F.pad(x, (1, 2))", X, BATCH)
 REFLECT = case("F.pad(x, (1, 2), mode='reflect')", X, BATCH)
 BILINEAR = case("F.interpolate(x, scale_factor=2.0, mode='bilinear')", IMAGES, SIZES)
 NEAREST = case("F.interpolate(x, size=(5, 7))", IMAGES, SIZES)
-MAX_POOL = case("F.max_pool2d(x, 3, 2, 1)", IMAGES, SIZES)
 AVG_POOL = case("F.avg_pool2d(x, 3, 2, 1)", IMAGES, SIZES)
 CLAMP = case("torch.clamp(x, -1.0, 1.0)", X, BATCH)
 ROUND = case("torch.round(x)", 'x: {type: "float32[batch, 4]", values: {choice: [-2.5, -1.5, 0.5, 1.5, 0.3]}}', BATCH)
@@ -236,7 +234,6 @@ PRELU = case("module beside.PRelu", X, BATCH)
 ELU = case("F.elu(x, 1.5)", bounded(-3, 3), BATCH)
 RELU = case("torch.relu(x)", X, BATCH)
 SQUARE = case("x ** 2", X, BATCH)
-HARD_SIGMOID = case("F.hardsigmoid(x)", X, BATCH)
 GELU = case("F.gelu(x)", X, BATCH, export=DYNAMO)
 ROI_ALIGN = case(
     "module beside.RoiAlign", f'{IMAGES}, {bounded(0, 4, "n, 2, 2", "ends")}',
@@ -244,7 +241,6 @@ ROI_ALIGN = case(
 )  # fmt: skip
 MODULO = case("torch.remainder(i, 3)", integers(-20, 20), BATCH)
 ANY = case("(x > 0).any(1)", X, BATCH)
-EINSUM = case("torch.einsum('bij,bkj->bik', x, y)", f"{X}, {Y}", BATCH)
 
 SCRIPTED = case("module beside.Scripted", X, BATCH, "script: true")
 

@@ -1,5 +1,6 @@
 """The benchmark of known culprits: what counts as named, and that plants are defects, those in PyTorch too."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,14 +8,14 @@ import pytest
 
 from conformance.results.records.findings import key_of
 from evidence.culprits import run as runs
-from evidence.culprits.run import Outcome, part, plants
+from evidence.culprits.run import Outcome, part
 from evidence.culprits.score import verdict
 from tests.kit.cases import say
 from tests.plants import edits
 from tests.plants import sound as of
 from tests.plants.culprits import reference
 from tests.plants.plant import CULPRITS, Plant, Written
-from tests.plants.planted import walk
+from tests.plants.planted import cell_of, walk
 from tests.plants.planting import exported, kernel, optimizer, refusing
 
 
@@ -54,18 +55,18 @@ def test_a_wrong_symbolic_of_the_cases_own_has_to_be_named_as_such():
 
 
 def test_every_plant_is_one_cell_of_a_case_that_can_be_read(tmp_path):
-    for number, plant in enumerate(plants()):
+    for number, (_, plant) in enumerate(runs.plants()):
         for written in {plant.case, plant.twin} - {None}:
             assert written is not None
             folder = tmp_path / f"{number}-{written is plant.case}"
-            assert runs.cell_of(plant, written, folder).check == plant.check
+            assert cell_of(plant, written, folder).check == plant.check
 
 
 HALF = edits.behind("Sin", edits.times(0.5))
 OWN = [
-    Plant("half", "exporter", of.SIN, exported(HALF)),
-    Plant("half", "kernel", of.SIN, kernel(HALF)),
-    Plant("half", "optimizer", of.SIN, optimizer(HALF)),
+    Plant("half of an export", "exporter", of.SIN, exported(HALF)),
+    Plant("half by a kernel", "kernel", of.SIN, kernel(HALF)),
+    Plant("half by an optimizer", "optimizer", of.SIN, optimizer(HALF)),
     Plant("half, and someone else is named", "conversion", of.SIN, kernel(HALF)),
     Plant("nowhere to be planted", "exporter", of.SIN, exported(edits.left_out("Conv"))),
     Plant("planted and harmless", "kernel", of.SIN, kernel(edits.behind("Sin", edits.times(1)))),
@@ -74,34 +75,22 @@ OWN = [
 ]
 
 
-class _Table:
-    @staticmethod
-    def plants() -> Iterator[Plant]:
-        yield from OWN
+def plants() -> Iterator[Plant]:
+    """This module is a table, which workers import."""
+    yield from OWN
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "TABLES", (_Table,))
-        patch.setattr(runs, "DOORS", ())
-        patch.setattr(runs, "run_planted", _run_own)
-        return list(part(0, 1, 1))
-
-
-def _run_own(*arguments: Any) -> Any:
-    runs.TABLES, runs.DOORS = (_Table,), ()  # type: ignore[assignment]  # the worker is another process
-    return _run_planted(*arguments)
-
-
-_run_planted = runs.run_planted
+    return list(part(0, 1, 1, tables=[sys.modules[__name__]]))
 
 
 def test_plants_are_run_and_scored(outcomes):
     found = {(outcome.culprit, outcome.name): (outcome.verdict, outcome.counts) for outcome in outcomes}
     assert found == {
-        ("exporter", "half"): ("right", True), ("kernel", "half"): ("right", True),
-        ("optimizer", "half"): ("right", True), ("conversion", "half, and someone else is named"): ("wrong", True),
+        ("exporter", "half of an export"): ("right", True), ("kernel", "half by a kernel"): ("right", True),
+        ("optimizer", "half by an optimizer"): ("right", True),
+        ("conversion", "half, and someone else is named"): ("wrong", True),
         ("exporter", "nowhere to be planted"): ("not found", False),
         ("kernel", "planted and harmless"): ("not found", True), ("kernel", "not implemented"): ("right", True),
         ("case", "too few outputs"): ("right", True),
