@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +114,19 @@ class Program:
     def run(self, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None) -> list[Any]:
         """The outputs; ``keep`` is given every value by its name. Raises what PyTorch raises."""
         return self.within(self.start, inputs, keep)
+
+    def values(self, inputs: Sequence[Any], names: Container[str]) -> Values:
+        """Return the values of these names, as they are before a later call changes them in place. Raises what
+        PyTorch raises."""
+        start = {**self.start, **dict(zip(self.inputs, inputs, strict=True))}
+        kept = {name: value for name, value in start.items() if name in names}
+
+        def keep(name: str, value: Any) -> None:
+            if name in names:
+                kept[name] = value.clone() if hasattr(value, "clone") else value
+
+        self.run(inputs, keep)
+        return kept
 
     def within(
         self, around: Values, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None

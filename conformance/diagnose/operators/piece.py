@@ -144,19 +144,14 @@ class Piece:
             self._tensors |= {tensor: (name, 0) for name, tensor in zip(self._program.inputs, fed, strict=True)}
         needed = {name for operator in self._between for name in (*operator.inputs, *operator.outputs)}
         needed |= {self._tensors[name][0] for name in self.fed if name in self._tensors}
-        start = {**self._program.start, **dict(zip(self._program.inputs, inputs, strict=True))}
-        values: Values = {name: value for name, value in start.items() if name in needed}
 
-        def keep(name: str, value: Any) -> None:
-            if name in needed:
-                values[name] = value
+        def measured() -> tuple[Values, dict[str, Array | None]]:
+            values = self._program.values(inputs, needed)
+            return values, {n: fed[n] if n in fed else array(self._value(values, n)) for n in self.fed}
 
-        def measured() -> dict[str, Array | None]:
-            self._program.run(inputs, keep)
-            return {name: fed[name] if name in fed else array(self._value(values, name)) for name in self.fed}
-
-        feeds = or_else(None, measured)  # where PyTorch refuses the inputs, a change is not tried on them
-        if feeds is None or any(feeds[name] is None for name in self._read):
+        # where PyTorch refuses the inputs, a change is not tried on them
+        values, feeds = or_else((None, dict[str, Array | None]()), measured)
+        if values is None or any(feeds[name] is None for name in self._read):
             return None
         known = {name: np.ascontiguousarray(value) for name, value in feeds.items() if value is not None}
         return self._trial(values, {**known, **self._large})

@@ -21,11 +21,10 @@ from conformance.diagnose.operators.captured_program import (
     Unable,
     array,
     completed,
-    leaves,
     with_outputs,
 )
 from conformance.diagnose.operators.first_operator import exhibited, of_operator, watcher_of
-from conformance.diagnose.operators.forced import Parting, steps
+from conformance.diagnose.operators.forced import Parting, steps, tied
 from conformance.diagnose.operators.instruments import below_forward, frames_of, told
 from conformance.diagnose.operators.operator_walk import At, Walk
 from conformance.diagnose.operators.rewrites import guilty
@@ -153,16 +152,9 @@ def _second(
     """Return the operator of which a node is refused where some operators give what they should, wherever they are
     called; None where none is."""
     program, model = with_outputs(exhibit.program, exhibit.model), exhibit.model
-    right: dict[str, Array] = {}
-
-    def keep(name: str, value: Any) -> None:
-        for member, tensor in zip(leaves(value), program.ties.get(name, ()), strict=False):
-            known = array(member) if name in chosen else None
-            if tensor is not None and known is not None:
-                right[tensor] = known
-
     chosen = {name for one in program.operators if one.operator in names for name in one.outputs}
-    program.run(inputs, keep)
+    members = [pair for name, value in program.values(inputs, chosen).items() for pair in tied(program, name, value)]
+    right = {tensor: value for member, tensor in members if tensor and (value := array(member)) is not None}
     known = Graph(model)
     part = cut(model, known, known.outputs, right)
     declared = {value.name: value for value in (*model.graph.output, *model.graph.value_info)}

@@ -124,15 +124,7 @@ class Place:
         place.makers = {name: one for one in program.operators for name in one.outputs}
         place.numbers = frozenset(_numbers(program))
         near = place._near()
-        needed = {name for one in near for name in (*one.inputs, *one.outputs)}
-        place.values = {name: value for name, value in program.start.items() if name in needed}
-        place.values |= {name: value for name, value in zip(program.inputs, inputs, strict=True) if name in needed}
-
-        def keep(name: str, value: Any) -> None:
-            if name in needed:  # a call that works in place must not change it afterwards
-                place.values[name] = value.clone() if hasattr(value, "clone") else value
-
-        program.run(inputs, keep)
+        place.values = program.values(inputs, {name for one in near for name in (*one.inputs, *one.outputs)})
         return place
 
     def _near(self) -> list[Operator]:

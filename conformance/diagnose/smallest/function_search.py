@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from conformance.diagnose.operators.captured_program import Operator
-from conformance.diagnose.search import OutOfTime, Step
+from conformance.diagnose.search import Shrinker, Step
 from conformance.diagnose.smallest.extracted_function import Function, Place, Unwritten
 from conformance.diagnose.smallest.function_trial import STOPS, FunctionTrials
 from conformance.diagnose.smallest.simpler_arrays import simpler_values, smaller_sizes
@@ -18,16 +19,17 @@ def fewest(place: Place, trials: FunctionTrials, own: Collection[str]) -> Functi
     Unwritten where the call itself cannot be written."""
     for chosen in place.choices():
         for way in _ways(place, chosen, trials.kind):
+            made = partial(_in_a_way, place, way, own)
             try:
-                function = _in_a_way(place, chosen, way, own)
+                function = made(chosen)
             except Unwritten:
                 if len(chosen) == 1:
                     raise
                 continue
             right = trials.right
-            if function is not None and trials.fails(function):
+            if trials.fails(function):
                 trials.settle()
-                return _without_calls(place, function, chosen, way, trials)
+                return made(_fewer(place, chosen, made, trials))
             if len(chosen) == 1 and trials.right > right:
                 trials.alone = True
                 trials.as_exported |= way is _AS_EXPORTED
@@ -46,28 +48,29 @@ def _ways(place: Place, chosen: list[Operator], kind: str) -> tuple[_Way, ...]:
     return (first, not first, *([_AS_EXPORTED] if place.traced and kind != STOPS else []))
 
 
-def _in_a_way(place: Place, chosen: list[Operator], way: _Way, own: Collection[str]) -> Function | None:
+def _in_a_way(place: Place, way: _Way, own: Collection[str], chosen: Sequence[Operator]) -> Function | None:
     function = place.function(chosen, dynamic=way is not False, own=own)
     return place.as_exported(function) if way is _AS_EXPORTED else function
 
 
-def _without_calls(
-    place: Place, function: Function, chosen: list[Operator], way: _Way, trials: FunctionTrials
-) -> Function:
-    """The function without those of the calls that may as well be given as values."""
-    try:
-        for one in [one for one in chosen if one is not place.operator][::-1]:
-            fewer = [other for other in chosen if other is not one]
-            try:
-                candidate = _in_a_way(place, fewer, way, function.own)
-            except Unwritten:
-                continue
-            if trials.fails(candidate):
-                assert candidate is not None
-                function, chosen = candidate, fewer
-    except OutOfTime:
-        pass
-    return function
+def _fewer(
+    place: Place, chosen: list[Operator], made: Callable[[list[Operator]], Function | None], trials: FunctionTrials
+) -> list[Operator]:
+    """The calls without those that may as well be given as values."""
+
+    def fails(calls: list[Operator]) -> bool:
+        with contextlib.suppress(Unwritten):
+            return trials.fails(made(calls))
+        return False
+
+    def steps(calls: list[Operator]) -> Iterator[Step[list[Operator]]]:
+        yield from (partial(_without_call, one) for one in calls[::-1] if one is not place.operator)
+
+    return Shrinker(fails).smallest(chosen, steps)[0]
+
+
+def _without_call(call: Operator, calls: list[Operator]) -> list[list[Operator]]:
+    return [[other for other in calls if other is not call]]
 
 
 def simplified(function: Function, trials: FunctionTrials) -> tuple[Function, bool]:

@@ -69,8 +69,6 @@ class FunctionTrials(Shrinker[Function]):
 
     def _fails_alike(self, function: Function) -> bool:
         """Return whether the function fails alike; what is no function of PyTorch's does not."""
-        if self.kind == RAISES:
-            return self._raises(function)
         outcome = or_else(None, lambda: self._outcome(function))
         if outcome is None:
             return False
@@ -96,8 +94,14 @@ class FunctionTrials(Shrinker[Function]):
         """Return how it fails, if it does. Raises what PyTorch or the exporter raises."""
         import onnx
 
+        space = _fed(function, self.how)
         with self._undone():
-            space = exported(function, self.how)
+            raised = attempt(lambda: _execute([*exporting(function, self.how), *running({})], space))
+        if self.kind == RAISES:
+            alike = isinstance(raised, Exception) and gist(raised) == self.error
+            return RAISES if alike else None, [], [], b""
+        if isinstance(raised, Exception):
+            raise raised
         if self.kind == REFUSED:
             refused = refusal(onnx.load_from_string(space["model"]), sizes=True)
             kind = None if refused is None else REFUSED if refused[0] == self.error else refused[0]
@@ -111,31 +115,10 @@ class FunctionTrials(Shrinker[Function]):
             kind = "values" if self._judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
         return kind, space["expected"], actual, space["model"]
 
-    def _raises(self, function: Function) -> bool:
-        """Return whether exporting it raises what it has to."""
-        space = attempt(lambda: _fed(function, self.how))
-        if isinstance(space, Exception):  # it is no function of PyTorch's
-            return False
-
-        def export() -> None:
-            with self._undone():
-                _execute(exporting(function, self.how), space)
-
-        raised = attempt(export)
-        return isinstance(raised, Exception) and gist(raised) == self.error
-
     def _undone(self) -> AbstractContextManager[object]:
         """Inside the block the case's symbolics are registered, and nowhere else."""
         none = self.how.exporter != "torchscript" or not self.how.own
         return nullcontext() if none else registered({}, opset=self.how.opset)
-
-
-def exported(function: Function, how: Exporting) -> dict[str, Any]:
-    """Return what a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx
-    does."""
-    space = _fed(function, how)
-    _execute([*exporting(function, how), *running({})], space)
-    return space
 
 
 def gist(error: BaseException) -> str:
