@@ -21,6 +21,7 @@ from conformance.extras.repairs.trials import PROVING, Fix, RepairTrials
 from conformance.process.worker.isolation import Worker
 from conformance.process.worker.warm import new_worker
 from conformance.results.records.findings import findings
+from conformance.results.records.record import Record
 
 TABLE = "benchmarks.repairs.defects"
 
@@ -90,8 +91,9 @@ def with_plant(worker: Worker, plant: Plant) -> Any:
 
 def proposed(planted: Any, cell: Cell, told: Mapping[str, Any], folder: Path) -> Iterator[Fix]:
     """Yield the changes that are proposed for a cell with this record; ``planted`` is a worker with its plant."""
-    (finding,) = findings([told])
-    yield from fixes(finding, cell.case, told, RepairTrials(planted, folder / "tried" / "models"))
+    record = Record.from_dict(told)
+    (finding,) = findings([record])
+    yield from fixes(finding, cell.case, record, RepairTrials(planted, folder / "tried" / "models"))
 
 
 def located(record: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from benchmarks.culprits.run import Outcome, part, plants
 from benchmarks.culprits.score import verdict
 from benchmarks.planted import walk
 from conformance.results.records.findings import key_of
+from conformance.results.records.record import Record
 from tests.kit.cases import say
 
 
@@ -123,7 +124,7 @@ def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(na
     (plant,) = (plant for plant in reference.plants() if plant.name == name)
     (seen,) = walk("benchmarks.culprits.reference", [plant], True)
     assert seen.record["fault"] == "reference" and seen.record["operator"]["operator"] == operator
-    assert key_of(seen.record)[2:4] == ("operator", operator)
+    assert key_of(Record.from_dict(seen.record))[2:4] == ("operator", operator)
 
 
 @pytest.mark.parametrize("forward", [
