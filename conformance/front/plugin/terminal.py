@@ -38,22 +38,19 @@ class Terminal:
 
     @pytest.hookimpl(tryfirst=True)  # before others show or write the text of the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        from conformance.results.records.record import Record
-
         plain = getattr(report, "conformance", None)
-        record = None if plain is None else Record.from_dict(plain)
         error = None
-        if record is not None and not report.nodeid.rpartition("::test_")[2].startswith(record.id):
+        if plain is not None and not report.nodeid.rpartition("::test_")[2].startswith(plain["id"]):
             self._session.mixed_up = True
-            error, reason = "BadAnswer", f"its test came with the record of {record.id}"
-        elif record is None and report.failed and report.when not in ("setup", "call", "teardown"):
+            error, reason = "BadAnswer", f"its test came with the record of {plain['id']}"
+        elif plain is None and report.failed and report.when not in ("setup", "call", "teardown"):
             # of a test whose process ended, so that xdist made the report
             error, reason = "ProcessLost", f"the process of pytest-xdist ended: {report.longreprtext}"
         if error is not None:
             cell = self._session.planning.named(_cell_part(report))
-            record = None if cell is None else self._session.running.broken(cell, error, reason)
-        if record is not None:
-            self._session.writing.add(record)
+            plain = None if cell is None else self._session.running.broken(cell, error, reason).as_dict()
+        if plain is not None:
+            record = self._session.writing.add(plain)
             if record.status in RED:
                 self._session.explaining.add(record, report)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)

@@ -66,16 +66,18 @@ class Writing:
             self._begun = self._last = time.time()
         return self._writer
 
-    def add(self, record: Record) -> None:
-        """Write a finished cell down at once."""
+    def add(self, plain: dict[str, Any]) -> Record:
+        """Write a finished cell down at once, and return its record."""
         from conformance.results.records.brief import brief
+        from conformance.results.records.record import Record
 
-        writer = self.begin()
+        writer, record = self.begin(), Record.from_dict(plain)
         self._at[record.id] = len(self.records)
         self.records.append(brief(record))
         self._last = time.time()
         with contextlib.suppress(OSError):  # tried again with the next record, and told at the end
-            writer.add(record.as_dict())
+            writer.add(plain)
+        return record
 
     def replace(self, record: Record) -> None:
         """Write a cell down again, which has an explanation now."""
