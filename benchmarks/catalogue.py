@@ -33,6 +33,7 @@ from conformance.case.plan.cell import Cell
 from conformance.case.plan.order import FILE
 from conformance.results.baseline import repeated, seconds_of, shard
 from conformance.results.records.environment import environment
+from conformance.results.records.record import Record
 from conformance.results.records.spent import own_seconds
 from conformance.results.records.words import base_of
 
@@ -103,7 +104,7 @@ def write_usual(folder: Path, records: Iterable[Mapping[str, Any]], measured: st
     """Write the file of a folder, by the records of a run of all of its cells; ``measured`` says where and when."""
     spent: dict[str, float] = {}
     for record in records:
-        spent[record["case"]] = spent.get(record["case"], 0.0) + own_seconds(record)
+        spent[record["case"]] = spent.get(record["case"], 0.0) + own_seconds(Record.from_dict(record))
     seconds = {name: round(value, 1) for name, value in sorted(spent.items())}
     text = json.dumps({"measured": measured, "seconds": seconds}, indent=1)
     (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
@@ -112,7 +113,7 @@ def write_usual(folder: Path, records: Iterable[Mapping[str, Any]], measured: st
 def _shards(count: int, records: Sequence[Mapping[str, Any]]) -> Row:
     """How evenly ``--shard-durations`` divides the seconds of all stages of a run, by that run itself. A shard takes
     longer by what it exports and converts that another shard does too."""
-    seconds = seconds_of(records)
+    seconds = seconds_of(map(Record.from_dict, records))
     shards = [shard(seconds, index, count, seconds) for index in range(1, count + 1)]
     loads = [sum(seconds[name] for name in cells) + repeated(cells, seconds) for cells in shards]
     whole = sum(seconds.values())

@@ -19,6 +19,8 @@ from typing import Any
 from benchmarks.common import ROOT, Row, seconds_of
 from conformance.case.plan.catalogue import Selection, read_suite
 from conformance.models.kept.changed import changed_since
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Header
 from conformance.results.records.run_file import read_lines, read_run
 from conformance.results.report.html import page
 from tests.kit import browser
@@ -114,7 +116,7 @@ def _killed(times: int) -> Row:
                 process.wait()
             finished = set(re.findall(r"::test_(\w+\[\S+\]) PASSED", (folder / "log").read_text()))
             finished = {one for one in finished if not one.startswith("case_file")}
-            have = {record["id"] for record in read_lines(records)[1]}
+            have = {record.id for record in read_lines(records)[1]}
             told, kept = told + len(finished), kept + len(finished & have)
             read_run(folder / "reports" / "latest")
     return Row(
@@ -144,7 +146,7 @@ def _pages(counts: list[int]) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def _real_run() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _real_run() -> tuple[Header, list[Record]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases = ROOT / "cases" / "registration"
@@ -153,9 +155,9 @@ def _real_run() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         return read_run(folder / "reports" / "latest")
 
 
-def _renamed(record: dict[str, Any], number: int) -> dict[str, Any]:
+def _renamed(record: Record, number: int) -> Record:
     found = copy.deepcopy(record)
     if number:
-        found["case"] = f"{record['case']}_{number}"
-        found["id"] = record["id"].replace(record["case"], found["case"], 1)
+        found.case = f"{record.case}_{number}"
+        found.id = record.id.replace(record.case, found.case, 1)
     return found

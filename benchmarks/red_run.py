@@ -40,7 +40,7 @@ def rows(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="conformance-red-") as folder:
         green = _run(Path(folder) / "green", chosen, defects=False)
         red = _run(Path(folder) / "red", chosen, defects=True)
-    failed = [record for record in red.records if record["status"] == "failed"]
+    failed = [record for record in red.records if record.status == "failed"]
     ratio = red.seconds / green.seconds
     yield Row(
         f"a run of {len(chosen)} defects, {len(failed)} of {len(red.records)} cells red, from an empty store",

@@ -115,7 +115,7 @@ def modules_entered() -> tuple[set[str], set[str], set[str]]:
     with tempfile.TemporaryDirectory() as folder:
         sys.setprofile(note)
         try:
-            record = record_of(plant, Path(folder) / "case", smallest=False).as_dict()
+            record = record_of(plant, Path(folder) / "case", smallest=False)
             entered = telling
             text.failure(record)
         finally:

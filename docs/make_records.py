@@ -35,7 +35,7 @@ def tables() -> str:
     """A table for each group of fields, and below all what is too long for a cell: a part of the text in each line of
     a list."""
     told, longer = [], []
-    for group in reversed(record.Record.__bases__):
+    for group in record.GROUPS:
         rows, more = table(group)
         told.append("\n".join([f"{inspect.getdoc(group)}\n", *rows, ""]))
         longer += more

@@ -129,7 +129,7 @@ def _run(
                 all_at, busy[0] = len(came), _busy()
             time.sleep(0.02)
     seconds = time.monotonic() - start
-    records = read_run(Path(report))[1]
+    records = [record.as_dict() for record in read_run(Path(report))[1]]
     rate = (len(came) - all_at) / (came[-1] - came[max(all_at, 1) - 1])
     worked = (busy[1] - busy[0]) / (len(came) - all_at)
     return Ran(seconds, came[0], rate, worked, (_loopback_bytes() - moved) / len(records), records)

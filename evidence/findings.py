@@ -38,7 +38,7 @@ class Counted:
     @property
     def merged(self) -> list[tuple[Finding, list[str]]]:
         """Findings of more than one cause."""
-        each = [(finding, sorted({cell[CAUSE] for cell in finding.cells})) for finding in self.found]
+        each = [(finding, sorted(_causes(finding))) for finding in self.found]
         return [(finding, causes) for finding, causes in each if len(causes) > 1]
 
     @property
@@ -46,9 +46,13 @@ class Counted:
         """Causes of more than one finding."""
         by_cause: dict[str, list[Finding]] = {cause: [] for cause in self.causes}
         for finding in self.found:
-            for cause in {cell[CAUSE] for cell in finding.cells}:
+            for cause in _causes(finding):
                 by_cause[cause].append(finding)
         return {cause: these for cause, these in by_cause.items() if len(these) > 1}
+
+
+def _causes(finding: Finding) -> set[str]:
+    return {str((cell.unknown or {})[CAUSE]) for cell in finding.cells}
 
 
 def counted(outcomes: Sequence[Seen]) -> Counted:
@@ -57,7 +61,7 @@ def counted(outcomes: Sequence[Seen]) -> Counted:
         {**record, **_in_one_folder(record, seen.plant), CAUSE: cause_of(seen.plant)}
         for seen in outcomes if seen.counts for record in seen.records if record["status"] == "failed"
     ]  # fmt: skip
-    return Counted(Counter(str(record[CAUSE]) for record in red), findings(red))
+    return Counted(Counter(str(record[CAUSE]) for record in red), findings(map(Record.from_dict, red)))
 
 
 def _in_one_folder(record: Mapping[str, Any], plant: Plant) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def study(runtime: str, quick: bool) -> Seen:
             versions = ["versions", "bundle", "--runtime", f"{runtime}=={wanted}"]
         seen.seconds = seconds_of(lambda: run_python(folder, "-m", "conformance", *versions, allowed=(0, 1)))
         for place in filter(Path.is_dir, (folder / "reports" / "versions").iterdir()):
-            seen.runs[place.name] = {record["id"]: record for record in read_run(place)[1]}
+            seen.runs[place.name] = {record.id: record.as_dict() for record in read_run(place)[1]}
     seen.runs = dict(sorted(seen.runs.items(), key=lambda item: _order(item[0])))
     return seen
 

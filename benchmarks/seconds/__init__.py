@@ -103,7 +103,7 @@ def _by_case_file(records: Path) -> Counter[str]:
     """Return the seconds of each case file's cells, in the workers that ran them."""
     seconds = Counter[str]()
     for record in read_run(records)[1]:
-        seconds[str(record["source"]["file"])] += sum(record["seconds"].values())
+        seconds[str(record.source.get("file"))] += sum(record.seconds.values())
     return seconds
 
 

@@ -263,7 +263,7 @@ class Examples:
         if self._undecided:  # such as that PyTorch itself raises
             return self._undecided[0]
         if self._record.left_open:
-            return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record.as_dict()))}"
+            return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record))}"
         who = self._verify.reference.who
         return f"{who}'s own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"
 

@@ -25,7 +25,7 @@ from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Stopped, attempt, display_path, or_else, summarize, works
 from conformance.process.worker import aside
 from conformance.results.records.explanation import add, ask_for_nodes
-from conformance.results.records.findings import ON_DATA
+from conformance.results.records.library_messages import ON_DATA
 
 SECONDS = 60.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""

@@ -326,7 +326,7 @@ def _right(records: Sequence[Record]) -> Iterator[str]:
 
 def _failures(records: Sequence[Record]) -> Iterator[str]:
     """Each cause once, as a run of the suite has it, with the cells that fail for it."""
-    found = findings(record.as_dict() for record in records)
+    found = findings(records)
     for number, finding in enumerate(found, 1):
         block = finding_block.lines(finding_block.describe(finding, kept=False), number, len(found), WIDTH)
         yield "\n".join([*block, ""])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.common import table, where
+from conformance.results.records.record import Record
 from conformance.results.records.text import failure
 from evidence.accusations import looked_at
 from evidence.accusations.looked_at import judge, verdict_of
@@ -41,7 +42,7 @@ def main() -> None:
         place = " ".join(one for one in (red.exporter, red.runtime, red.check) if one)
         print(f"{verdict_of(entry)}: {red.module} {place}: {red.error} ({red.fault}): {red.reason}")
         if given.whole:
-            print(failure(red.record), end="\n\n")
+            print(failure(Record.from_dict(red.record)), end="\n\n")
     print(table(rows_of(seen, entries)))
     if given.write:
         write_section(seen, where())

@@ -118,7 +118,7 @@ def part(number: int, of: int, every: int, only: str = "", tables: Sequence[Any]
 
 
 def _is_placed(lines: range, record: Record) -> bool:
-    file, line = next(places_of(record.as_dict()))
+    file, line = next(places_of(record))
     return Path(file).name == "beside.py" and line in lines
 
 

@@ -181,7 +181,7 @@ class Round:
             raise RuntimeError(f"{command} gave {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
         if not (Path(self._report(name)) / "records.jsonl").exists():
             return {}
-        return {record["id"]: record for record in read_run(Path(self._report(name)))[1]}
+        return {record.id: record.as_dict() for record in read_run(Path(self._report(name)))[1]}
 
     def _environment(self, changed: bool) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -41,7 +41,7 @@ def study(times: int) -> Shared:
                 seen.failed += process.returncode != 0
                 _, records = read_run(folder / report)
                 seen.cells += len(records)
-                seen.red += sum(record["status"] != "passed" for record in records)
+                seen.red += sum(record.status != "passed" for record in records)
             seen.left += len(list((folder / "store" / "models").glob(".new-*")))
             seen.pairs += 1
     return seen

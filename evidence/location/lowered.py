@@ -191,15 +191,15 @@ def _result(worker: Worker, sound: Worker, one: Lowering, folder: Path) -> Resul
     worker.replace()
     held_there: Any = Holding(worker, held, one.name)
     run = Runner(Settings(store=folder / "planted" / "store", smallest=False), CELL, held_there)
-    start, record, cell = time.perf_counter(), {}, None
+    start, record, cell = time.perf_counter(), None, None
     for cell in cells_of(one, folder / "planted"):
-        record = run(cell).as_dict()
-        if record["status"] != "passed":
+        record = run(cell)
+        if record.status != "passed":
             break
     seconds = round(time.perf_counter() - start, 2)
-    assert cell is not None
+    assert cell is not None and record is not None
     file, line = next(iter(places_of(record)), ("", 0))
-    kept = {key: record[key] for key in KEPT}
+    kept = {key: record.as_dict()[key] for key in KEPT}
     return Result(one.name, ended, cell.check, kept, f"{Path(file).name}:{line}", seconds)
 
 

@@ -20,6 +20,7 @@ from conformance.results.records.findings import findings
 from tests.plants.plant import Plant
 from tests.plants.planted import Holding, asked, cell_of, held, part_of, run_planted
 from tests.plants.repairs import plants
+from conformance.results.records.record import Record
 
 TABLE = "tests.plants.repairs"
 
@@ -89,8 +90,9 @@ def with_plant(worker: Worker, plant: Plant) -> Any:
 
 def proposed(planted: Any, cell: Cell, told: Mapping[str, Any], folder: Path) -> Iterator[Fix]:
     """Yield the changes that are proposed for a cell with this record; ``planted`` is a worker with its plant."""
-    (finding,) = findings([told])
-    yield from fixes(finding, cell.case, told, RepairTrials(planted, folder / "tried" / "models"))
+    record = Record.from_dict(told)
+    (finding,) = findings([record])
+    yield from fixes(finding, cell.case, record, RepairTrials(planted, folder / "tried" / "models"))
 
 
 def located(record: Mapping[str, Any]) -> str:

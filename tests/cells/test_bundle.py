@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from conformance.front import cli
 from conformance.models.bundle.bundle_layout import Bundle
 from conformance.results.records import text
+from conformance.results.records.record import Record
 from conformance.results.records.run_file import read_run
 from tests.kit.bundles import copy_cases, edit_entries, pack, replay, spoil
 from tests.kit.cases import case_of, say, write_case
@@ -108,12 +109,12 @@ def test_a_bundle_replays_with_the_ids_and_verdicts_of_the_suite_and_its_runs_ar
         assert (header["environment"]["flags"], header["environment"]["command"]) == ([], sys.argv[1:])
         # ONNX's evaluator runs no converted models, here as in the suite
         precisions = ("fp32", "fp16") if runtime == "onnxruntime" else ("fp32",)
-        assert {one["id"] for one in records} == {
+        assert {one.id for one in records} == {
             f"accuracy[planted-torchscript-op17-{runtime}-{p}]" for p in precisions
         }
         for record in records:
-            assert sum(record["histogram"]["counts"]) == record["examples"] >= 12
-            assert record["status"] == "passed" and record["command"] and record["source"]["line"] == 1
+            assert sum(record.histogram["counts"]) == record.examples >= 12
+            assert record.status == "passed" and record.command and record.source["line"] == 1
     one, two = (str(tmp_path / runtime) for runtime in ("onnxruntime", "onnx-reference"))
     assert cli.main(["diff", one, one]) == 0
     assert "limited by" not in capsys.readouterr().out
@@ -169,7 +170,7 @@ def test_a_runtime_that_is_wrong_is_found_and_blamed(bundle):
     found = {record["precision"]: record for record in records.values()}
     record = found["fp32"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
-    assert any("is wrong too" in line for line in text.details(record)) and record["draw"]["dims"]
+    assert any("is wrong too" in line for line in text.details(Record.from_dict(record))) and record["draw"]["dims"]
     answers = {witness["runtime"]: witness["answer"] for witness in record["witnesses"]}
     assert {*answers} >= {"onnxruntime-unoptimized", "onnx-reference"} and {*answers.values()} == {"wrong"}
     assert record["worst"]["ratio"] > 100
@@ -214,7 +215,7 @@ def test_draws_at_which_a_runtime_is_declared_to_fail_are_not_run_by_it(all_case
     assert {one["dims"]["batch"] for one in entry.sets if one["apart"] == apart} == {8}
     (record,) = replay(place, "--runtime", "onnxruntime")[1].values()
     assert record["status"] == "passed" and record["examples"] < len(entry.sets)
-    assert any("declared to fail, and not run" in line for line in text.details(record))
+    assert any("declared to fail, and not run" in line for line in text.details(Record.from_dict(record)))
     (other,) = replay(place, "--runtime", "onnx-reference")[1].values()
     assert other["examples"] + other["ill_conditioned"] == len(entry.sets)
 
@@ -263,7 +264,7 @@ def test_of_a_converted_model_a_bundle_has_one_number_for_each_output_as_earlier
 
 
 # ---- on a host with TensorRT, and without -------------------------------------------------------------------
-def replay_on_double(folder: Path, place: Path, *arguments: str, **variables: str) -> tuple[Outcome, list[Any]]:
+def replay_on_double(folder: Path, place: Path, *arguments: str, **variables: str) -> tuple[Outcome, list[Record]]:
     path = search_doubles(folder, **variables)
     done = run_command(folder, "replay", place, "--report", "out", *arguments, PYTHONPATH=path)
     return done, read_run(folder / "out")[1]
@@ -275,10 +276,10 @@ def test_a_bundle_on_a_host_with_tensorrt_gives_records_of_tensorrt(packed, tmp_
     header, _ = read_run(tmp_path / "out")
     assert header["environment"]["gpu"]["name"] == "TensorRT double (no GPU)"
     assert header["environment"]["packed"]["versions"]["torch"]
-    assert [(record["check"], record["status"]) for record in records] == [
+    assert [(record.check, record.status) for record in records] == [
         ("accuracy", "passed"), ("engine", "passed"), ("accuracy", "passed"), ("engine", "passed"),
     ]  # fmt: skip
-    engine = records[1]["engine"]
+    engine = records[1].engine
     assert engine["layers"]
     assert [one["batch"] for one in engine["times"]] == []  # the case has an input without rows
 
@@ -289,9 +290,9 @@ def test_what_only_an_engine_can_show_is_found_in_a_replay_and_expected_where_it
     for fault in ("", "rows", "rebuild"):
         done, records = replay_on_double(tmp_path, place, "-k", "engine", CONFORMANCE_DOUBLE_FAULT=fault)
         assert done.code == 1, done.text
-        found[fault] = [(record["status"], record["error"]) for record in records]
+        found[fault] = [(record.status, record.error) for record in records]
         if not fault:
-            assert [one["batch"] for one in records[0]["engine"]["times"]] == [1, 4]
+            assert [one["batch"] for one in records[0].engine["times"]] == [1, 4]
     assert found[""] == [("passed", None), ("xpassed", None)]
     assert found["rows"] == [("failed", "RowsDiffer"), ("xfailed", "RowsDiffer")]
     assert found["rebuild"][0] == ("failed", "RebuildDiffers")

@@ -94,7 +94,7 @@ def at(value: Any, path: tuple[Any, ...]) -> Any:
 def test_the_bundle_that_is_spoiled_here_is_a_sound_one(tmp_path, capsys):
     assert replayed(tmp_path, json.dumps(HEAD), capsys) == 1
     records = read_run(tmp_path / "out")[1]
-    assert [record["check"] for record in records] == ["accuracy", "engine"] * 2
+    assert [record.check for record in records] == ["accuracy", "engine"] * 2
     assert {field.name for field in dataclasses.fields(Entry)} == entry().keys()
 
 

@@ -97,7 +97,7 @@ def test_saturation_is_named_where_the_switch_heals_it_and_the_text_says_what_to
     assert record.cause == {
         "name": "saturation", "shown_by": {"session.x64quantprecision": "1"}, "lacks": ["avx512_vnni", "avx_vnni"],
     }  # fmt: skip
-    shown = text.failure(record.as_dict())
+    shown = text.failure(record)
     assert "ONNX Runtime with session.x64quantprecision=1: is right" in shown
     assert 'config: {session.x64quantprecision: "1"}' in shown and "reduce_range: true" in shown
 
@@ -106,7 +106,7 @@ def test_a_processor_without_vnni_alone_is_no_proof(bench, plant):
     plant(lambda model, config, outputs: halved(outputs))
     record = run(bench, OLDER)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime") and record.cause is None
-    shown = text.failure(record.as_dict())
+    shown = text.failure(record)
     assert "session.x64quantprecision=1: the same outputs" in shown and "reduce_range" not in shown
 
 
@@ -116,7 +116,7 @@ def test_a_runtime_without_the_switch_leaves_it_open(bench, plant, monkeypatch):
     monkeypatch.setattr(onnxruntime, "knows", lambda key: False)
     record = run(bench, OLDER)
     assert record.cause is None
-    assert "this ONNX Runtime has no session.x64quantprecision" in text.failure(record.as_dict())
+    assert "this ONNX Runtime has no session.x64quantprecision" in text.failure(record)
 
 
 def test_where_the_switch_is_set_uint8_shows_saturation_and_the_text_says_what_to_do(bench, plant):
@@ -130,7 +130,7 @@ def test_where_the_switch_is_set_uint8_shows_saturation_and_the_text_says_what_t
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert record.cause["shown_by"] == {"activations": "uint8"}
     assert record.arithmetic["config"] == {"session.x64quantprecision": "1"}
-    shown = text.failure(record.as_dict())
+    shown = text.failure(record)
     assert "ONNX Runtime with activations=uint8: is right" in shown
     assert "does not reach all products of two activations" in shown
     assert run(bench, NEWER, body).cause is None
@@ -315,12 +315,12 @@ def test_a_difference_is_put_down_to_the_processor_where_the_record_shows_it(bef
 def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_shows_why():
     """Of the shipped cases at int8, recorded with ``python -m tests.kit.hosts``."""
     recorded, baseline = read_run(RECORDED), load(Path(__file__).parents[2] / "reports/baseline.jsonl")
-    there = {one["id"] for one in recorded[1]}
+    there = {one.id for one in recorded[1]}
     assert recorded[0]["environment"]["cpu"]["instructions"] == ["avx2", "f16c"]
     assert gate(compare_runs(baseline, recorded, selected=there)) == 0
-    declared = [one for one in recorded[1] if one["declared_for"]]
-    assert len(declared) == 3 and {one["cause"]["name"] for one in declared} == {"saturation"}
-    bare = [{**one, "declared_for": None, "cause": None} for one in recorded[1]]
+    declared = [one for one in recorded[1] if one.declared_for]
+    assert len(declared) == 3 and {one.cause["name"] for one in declared} == {"saturation"}
+    bare = [dataclasses.replace(one, declared_for=None, cause=None) for one in recorded[1]]
     assert gate(compare_runs(baseline, (recorded[0], bare), selected=there)) >= 3
 
 

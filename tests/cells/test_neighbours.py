@@ -22,6 +22,7 @@ from conformance.process.worker.isolation import Worker
 from conformance.process.worker.state.bodies import Bodies
 from conformance.process.worker.warm import new_worker
 from conformance.results.records import matrix, text
+from conformance.results.records.record import Record
 from tests.kit import fatal, neighbours
 from tests.kit.cases import QUICK, details, load_case, module_of, say, verdict
 from tests.kit.modules import net_of
@@ -298,8 +299,11 @@ def test_a_change_reads_as_what_happened():
 
     change = told("os.umask", "setting", "running", "put back", "0o22", "0o0")
     left = told("threads", "leftover", "running", "left", after="Timer")
-    assert text.details({"changed": [change, left]}) == [
+    record = Record(
+        "export[planted-dynamo-op20]", "planted", "dynamo", 20, None, "fp32", "export", {}, changed=[change, left]
+    )
+    assert text.details(record) == [
         "while it ran the case changed os.umask from 0o22 to 0o0: put back",
         "while it ran the case left threads behind (Timer): not put back, so that no cell ran after it",
     ]
-    assert "  planted: os.umask, threads" in matrix.changed([{"case": "planted", "changed": [change, left]}])
+    assert "  planted: os.umask, threads" in matrix.changed([record])

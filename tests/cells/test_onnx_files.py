@@ -137,7 +137,7 @@ def test_another_file_is_held_against_the_meaning_of_the_first(tmp_path, bench):
     _, accuracy, _ = cells(tmp_path, body, net=net(), other=net("LeakyRelu"))
     record = bench.run_cell(accuracy, examples=4)
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
-    told = text.failure(record.as_dict()).replace("without PyTorch", "")
+    told = text.failure(record).replace("without PyTorch", "")
     assert "at fault: other.onnx" in told and "PyTorch" not in told
     assert "other.onnx" in accuracy.case.says.depends
     (tmp_path / "same").mkdir()

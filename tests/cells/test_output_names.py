@@ -32,9 +32,9 @@ def off(array):
 ])  # fmt: skip
 def test_a_wrong_output_is_called_by_its_name(bench, alter, error, body):
     with spoiled(alter):
-        record = bench.run(body, precision="fp16" if body is FP16 else "fp32", examples=2).as_dict()
-    assert (record["error"], record["outputs"]) == (error, ["sines", "cosines"])
-    assert record["reason"].startswith("output cosines")
+        record = bench.run(body, precision="fp16" if body is FP16 else "fp32", examples=2)
+    assert (record.error, record.outputs) == (error, ["sines", "cosines"])
+    assert record.reason.startswith("output cosines")
     told = text.failure(record)
     assert ("output cosines[" in told) == (error in ("WrongValue", "WrongNaN"))
     for said in (told, *annotations.github([record]), markdown.summary(HEADER, [record])):
@@ -45,7 +45,7 @@ def test_a_wrong_output_is_called_by_its_name(bench, alter, error, body):
 def test_without_a_name_an_output_has_its_number(bench):
     with spoiled(off):
         record = bench.run(PLAIN, examples=2)
-    assert record.outputs == [] and "output 1[" in text.failure(record.as_dict())
+    assert record.outputs == [] and "output 1[" in text.failure(record)
 
 
 def test_noise_and_vacuous_outputs_are_called_by_their_names(bench):

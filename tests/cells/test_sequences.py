@@ -158,4 +158,4 @@ def test_a_bundle_with_a_list_replays(tmp_path):
     replay = ["replay", place, "--runtime", "onnxruntime", "--report", str(report), "--store", store]
     assert cli.main(replay) == 0
     (record,) = read_run(report)[1]
-    assert record["status"] == "passed" and record["examples"] >= 8
+    assert record.status == "passed" and record.examples >= 8

@@ -58,7 +58,7 @@ def test_inputs_are_found_by_name_or_as_the_only_one_left(tmp_path, takes, gives
 def test_a_wrong_model_is_at_fault_by_its_name(tmp_path):
     record = accuracy(tmp_path, shipped(f"{X}, {M}", f"{Y}, {Z}", "more"))
     assert (record.status, record.fault, record.error) == ("failed", "exporter", "WrongValue")
-    assert "at fault: net.onnx" in text.failure(record.as_dict())
+    assert "at fault: net.onnx" in text.failure(record)
 
 
 @pytest.mark.parametrize("takes, gives, words", [

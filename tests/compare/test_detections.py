@@ -89,7 +89,7 @@ def test_near_ties_are_right(bench, alter, in_order):
     assert verdict(record) == PASSED and record.rows["matched"] > 0
     assert bool(record.rows["unmatched"]) == (in_order == "WrongShape")
     if record.rows["unmatched"]:
-        assert "rows of boxes had no match" in text.details(record.as_dict())[0]
+        assert "rows of boxes had no match" in text.details(record)[0]
 
 
 PLANTED = {
@@ -156,7 +156,7 @@ def tied(bench, spread):
 def test_where_rounding_decides_which_rows_there_are_nobody_is_accused(bench):
     record = tied(bench, "1e-9")
     assert verdict(record) == ("failed", "compare", "IllConditioned", "case")
-    assert "output boxes: rounding decides which rows of boxes there are" in text.failure(record.as_dict())
+    assert "output boxes: rounding decides which rows of boxes there are" in text.failure(record)
     assert record.ill_conditioned and not record.examples
 
 

@@ -93,7 +93,7 @@ def test_an_index_of_another_value_is_wrong(bench, operator):
     known = record.worst["looked_up"]
     assert known["got"] != known["wanted"]
     assert known["in"] == ("output y" if operator == "topk of an output" else "x")
-    line = text.failure(record.as_dict()).split("\n")[1]
+    line = text.failure(record).split("\n")[1]
     assert line.startswith("output i[")
     assert f"got index {record.worst['got']}, where {known['in']} has {known['got']:.9g}; wanted index" in line
 
@@ -118,7 +118,7 @@ def test_what_no_ties_explain_is_wrong(bench, indices, error, says):
     record = run(bench, forward, outputs, indices, examples=2)
     assert verdict(record) == ("failed", "compare", error, "runtime") and says in record.reason
     if error == "WrongIndex":
-        assert "output i[" in text.failure(record.as_dict())
+        assert "output i[" in text.failure(record)
 
 
 def test_float64_does_not_excuse_a_wrong_index(bench):
@@ -191,14 +191,14 @@ def test_a_bundle_looks_indices_up(tmp_path):
 
     def replayed(indices):
         with wrong_runtime(lambda inputs, got: [got[0], indices(inputs["x"], got[1])]):
-            return run_entry(Progress(), place, packed, "onnxruntime", tmp_path / "store").as_dict()
+            return run_entry(Progress(), place, packed, "onnxruntime", tmp_path / "store")
 
     passed = replayed(lambda x, right: last(x)[:, :4].astype("int64"))
-    assert (passed["status"], passed["examples"]) == ("passed", 16)
+    assert (passed.status, passed.examples) == ("passed", 16)
     wrong = replayed(lambda x, right: (right + 1) % 6)
-    assert (wrong["error"], wrong["outputs"]) == ("WrongValue", ["values", "i"])
+    assert (wrong.error, wrong.outputs) == ("WrongValue", ["values", "i"])
     assert "output i[" in text.failure(wrong)
-    assert replayed(lambda x, right: right + 6)["error"] == "WrongIndex"
+    assert replayed(lambda x, right: right + 6).error == "WrongIndex"
 
 
 @pytest.mark.parametrize("change", [

@@ -67,7 +67,7 @@ def test_a_package_of_somebody_else_adds_one(bench, tmp_path, monkeypatch):
     (about / "entry_points.txt").write_text(f"[{folder.GROUP}]\nown = stranger:explain\nbroken = stranger:raises\n")
     monkeypatch.syspath_prepend(tmp_path)
     record = bench.run(say("module: beside.Wrong", 'inputs: {x: "float32[n]"}', "dims: {n: 2..9}"), WRONG)
-    said = text.failure(record.as_dict())
+    said = text.failure(record)
     assert "WrongValue of planted at opset 17 (by the explanation own)" in said
     assert "the explanation broken raised KeyError" in said  # which keeps nobody from an answer
     assert len(record.explained) == 2  # denormals and threads explain nothing of it

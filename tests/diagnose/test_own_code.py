@@ -1,5 +1,6 @@
 """Code of a case's own that only an export runs, by doors that nobody declares: it is named where it is wrong."""
 
+import dataclasses
 import html
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from conformance.results.records.explanation import fail
 from conformance.results.records.finding_block import describe
 from conformance.results.records.findings import findings
 from conformance.results.records.location import places_of
+from conformance.results.records.record import Record
 from conformance.results.records.subject import at_fault
 from conformance.results.report.annotations import github
 from conformance.results.report.html import page
@@ -119,12 +121,12 @@ def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(bench, module
     assert (record.operator["operator"], record.operator["line"], record.operator["source"]) == (
         operator, line(source), source,
     )  # fmt: skip
-    file, number = next(places_of(record.as_dict()))
+    file, number = next(places_of(record))
     assert Path(file).name == "beside.py"
     assert LINES[number - 1].strip() in ("@classmethod", "def half(g, x):", source)
-    (finding,) = findings([record.as_dict()])
+    (finding,) = findings([record])
     assert (finding.key.component, finding.key.by, finding.key.of) == ("case", "code", own)
-    assert describe(finding).who == f"the case's own {own} is wrong" and at_fault(record.as_dict()) == "the case"
+    assert describe(finding).who == f"the case's own {own} is wrong" and at_fault(record) == "the case"
 
 
 @pytest.mark.parametrize("operator, named", [("aten.sub", True), ("aten.add", False), ("prims.sub", False)])
@@ -135,7 +137,8 @@ def test_code_for_an_overload_is_named_for_its_operator_alone(operator, named):
     ]
     told = told_of(accused(own, {"operator": operator}))
     assert told["own_code"] == (["beside.sub for aten::sub.Tensor"] if named else [])
-    places = list(places_of({**told, "operator": {"line": "beside.py:12"}}))
+    record = Record("export[a]", "a", "dynamo", 20, None, "fp32", "export", {}, **told)
+    places = list(places_of(dataclasses.replace(record, operator={"line": "beside.py:12"})))
     assert places == [*([("/cases/beside.py", 7)] if named else []), ("beside.py", 12)]
 
 
@@ -172,7 +175,7 @@ def test_an_operator_of_the_cases_own_is_the_cases_to_translate_with_the_lines_t
     body, python = say(module_of("Net"), EXPORTS[exporter]), OWN_OPERATOR.format(space=space)
     record = bench.run(body, python, check="export")
     assert (record.status, record.stage, record.fault, record.smallest) == ("failed", "export", "case", None)
-    remedy, (finding,) = record.remedy, findings([record.as_dict()])
+    remedy, (finding,) = record.remedy, findings([record])
     assert remedy is not None and remedy["lacks"] == f"{space}::lift"
     block = describe(finding)
     assert block.who == "the case needs a change" and f"the case's own operator {space}::lift" in block.what
@@ -205,13 +208,12 @@ def test_one_cause_has_one_fault_wherever_it_is_told(tmp_path, own, located, kno
     record = Cell(case, "accuracy", "dynamo", 20).record()
     details = {"own_code": [own], "operator": located or None}
     fail(record, Stopped("compare", "WrongValue", "output 0: 1 of 3 values", "exporter", details))
-    plain = {**record.as_dict(), "finished": 1.0}
     assert record.fault == ("case" if known else "exporter")
     who = "the case" if known else f"the exporter, or the case's own {own}"
     block = f"the case's own {own} is wrong" if known else f"the case's own {own}, or the exporter, is wrong"
-    said = {"summary": summary({}, [plain]), "page": html.unescape(page([("run", {}, [plain])])),
-            "annotation": "".join(github([plain])), "text": text.failure(plain)}  # fmt: skip
-    assert describe(findings([plain])[0]).who == block and block in said["summary"] and block in said["page"]
+    said = {"summary": summary({}, [record]), "page": html.unescape(page([("run", {}, [record])])),
+            "annotation": "".join(github([record])), "text": text.failure(record)}  # fmt: skip
+    assert describe(findings([record])[0]).who == block and block in said["summary"] and block in said["page"]
     assert f"| `{who}` |" in said["summary"] and f"1 × {who} at fault." in said["page"]
     assert all(f"at fault: {who}" in said[name] for name in ("annotation", "text"))
 

@@ -239,7 +239,7 @@ def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_
     assert verdict(first) == verdict(again) == WRONG
     told = first.smallest
     assert told is not None and (told["calls"], told["own_code"]) == (1, ["beside.symbolic"])
-    assert validated(first.as_dict())["smallest"] == told
+    assert validated(first.as_dict()).smallest == told
     lines = details(first)
     assert f"smallest PyTorch function that fails alike: 1 of {told['of']} calls (aten.hardswish)" in lines
     assert f"  python {told['repro']} shows it; to report: {told['issue']}" in lines
@@ -247,7 +247,7 @@ def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_
     assert script(first).read_text(encoding="utf-8").strip() in issue
     assert "with `beside.symbolic` gives wrong values for aten.hardswish" in issue
     assert "## Cause\n\n- `aten.hardswish` becomes the ONNX operator HardSigmoid." in issue
-    assert again.smallest == {"as": first.id} == validated(again.as_dict())["smallest"]
+    assert again.smallest == {"as": first.id} == validated(again.as_dict()).smallest
     assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
 
 

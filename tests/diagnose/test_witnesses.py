@@ -210,7 +210,7 @@ def test_witnesses_that_are_wrong_with_outputs_of_their_own_accuse_no_exporter(b
     record = bench.run(BODY, runtime="onnx-reference")
     assert verdict(record) == ("failed", "compare", "WrongValue", None)
     assert answers(record)[UNOPTIMIZED] == "otherwise" and record.conclusion == "differ"
-    told = text.failure(record.as_dict())
+    told = text.failure(record)
     assert "is wrong too, with other outputs" in told and "they contradict each other" in told
 
 

@@ -23,11 +23,10 @@ Found = Callable[[Record], list[Fix]]
 
 
 def all_of(record: Record, trials: RepairTrials) -> list[Fix]:
-    told = record.as_dict()
-    (finding,) = findings([told])
+    (finding,) = findings([record])
     (case,) = load(Path(str(record.source["file"])))
     assert finding.key.component == "case"
-    return [*fixes(finding, case, told, trials)]
+    return [*fixes(finding, case, record, trials)]
 
 
 @pytest.fixture
@@ -84,8 +83,8 @@ def ill_conditioned(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Re
 class WrongElsewhere(RepairTrials):
     """The case has another cell whose runtime is shown to be wrong."""
 
-    def record(self, cell: Any) -> dict[str, Any]:
-        return {"status": "failed", "fault": "runtime"}
+    def record(self, cell: Any) -> Record:
+        return dataclasses.replace(cell.record(), status="failed", fault="runtime")
 
 
 def test_no_tolerance_is_told_where_another_runtime_does_better_or_that_would_hide_a_wrong_cell(

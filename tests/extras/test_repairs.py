@@ -42,8 +42,7 @@ def proposed(bench: Bench) -> Proposed:
     """The lines about the finding of a record, whose case file is still there."""
 
     def lines(record: Record) -> list[str]:
-        told = record.as_dict()
-        heading, first, *others = fix(findings([told]), {record.id: told}, bench.store)
+        heading, first, *others = fix(findings([record]), {record.id: record}, bench.store)
         assert heading.startswith("Changes with which") and first.endswith(f": {record.id}")
         return [line.removeprefix("  ") for line in others]
 
@@ -90,15 +89,15 @@ def test_of_a_case_that_is_gone_nothing_is_tried(bench, proposed):
 
 def test_another_opset_and_the_other_exporter_are_proposed_where_they_are_right(bench, tmp_path, capsys):
     """As the command says it."""
-    record = bench.run(SWISH, WRONG_AT_17).as_dict()
+    record = bench.run(SWISH, WRONG_AT_17)
     writer = RunWriter(tmp_path / "run", {"started": "now"})
-    writer.add(record)
+    writer.add(record.as_dict())
     writer.close(1.0)
     (finding,) = findings([record])
     code = main(["findings", str(tmp_path / "run"), "--fix", finding.id, "--store", str(bench.store.parent)])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert code == 0
-    assert f"1 of 1, {finding.id}: {record['id']}" in lines
+    assert f"1 of 1, {finding.id}: {record.id}" in lines
     opset, exporter = (line for line in lines if line.startswith("export with"))
     assert opset.startswith("export with torchscript at opset 18: ") and "examples verified" in opset
     assert lines[lines.index(opset) + 1] == "export: {torchscript: {opsets: [18], ...}}, the rest of it as it is"
@@ -116,8 +115,7 @@ def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench):
     )  # fmt: skip
     export = f'export: {{torchscript: {{opsets: [16, 17], symbolics: {{"aten::sub": {entry}}}}}}}'
     record = bench.run(say(*lines, export), python, opset=17)
-    told = record.as_dict()
-    with contextlib.closing(fix(findings([told]), {record.id: told}, bench.store)) as proposed:
+    with contextlib.closing(fix(findings([record]), {record.id: record}, bench.store)) as proposed:
         *_, what, paste = (line.strip() for line in itertools.islice(proposed, 4))  # what is tried first
     assert what.startswith("take out the case's own aten::sub, as torch's is right: ")
     assert paste == "export: {torchscript: {opsets: [16, 17]}}"

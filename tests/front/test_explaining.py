@@ -154,7 +154,7 @@ def test_a_run_that_was_killed_while_it_explained_is_read_with_what_it_had(by_de
     first = json.loads(lines[1])
     killed = [*lines[:1], json.dumps({**first, "unexplained": True, "fault": None}), *lines[1:]]
     (tmp_path / "records.jsonl").write_text("\n".join(killed) + "\n")
-    assert [one["id"] for one in read_run(tmp_path)[1]] == names
+    assert [one.id for one in read_run(tmp_path)[1]] == names
 
 
 @pytest.mark.parametrize("given, said", [("soon", "none, all, or a time"), ("0s", "none, all, or a time")])

@@ -157,7 +157,7 @@ def assert_are_together(folder: Path, *parts: str) -> None:
     merged = run_command(folder, "merge", "merged", *parts)
     assert merged.code == 0, merged.text
     (_, together), (_, alone) = read_run(folder / "merged"), read_run(folder / "whole")
-    assert {(one["id"], one["status"]) for one in together} == {(one["id"], one["status"]) for one in alone}
+    assert {(one.id, one.status) for one in together} == {(one.id, one.status) for one in alone}
 
 
 def test_shards_by_durations_are_the_whole_run_and_belong_together(folder):

@@ -13,6 +13,7 @@ from conformance.extras.cluster.coordinator import MadeCell
 from conformance.front.plugin.options import may_stand
 from conformance.front.plugin.running import Running
 from conformance.models.kept.fingerprint import Fingerprints
+from conformance.results.records.record import Record
 from conformance.results.records.run_file import read_run
 from tests.front.watch.support import CASES, project
 from tests.kit.cases import QUICK, case_of, load_case, write_case
@@ -43,8 +44,8 @@ def reused(outcome: Outcome) -> dict[str, bool]:
 def test_what_passed_or_failed_as_declared_is_taken_over_and_what_failed_is_run(folder):
     again = run_suite(folder, "--reuse", "reports/first")
     _, before = read_run(folder / "reports/first")
-    assert again.code == 1 and reused(again) == {record["id"]: record["status"] != "failed" for record in before}
-    old = {record["id"]: record for record in before}
+    assert again.code == 1 and reused(again) == {record.id: record.status != "failed" for record in before}
+    old = {record.id: record.as_dict() for record in before}
     for name, record in again.records.items():
         if record["reused"]:
             assert record == {**old[name], "reused": True}
@@ -84,7 +85,7 @@ def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_p
     running: Any = Running(options, options, lambda text: contextlib.nullcontext())
     running.clustered = SimpleNamespace(made=lambda cell: MadeCell(cell.id, cell.record(), {}, "elsewhere"))
     here, elsewhere = Fingerprints(settings)(cell), Fingerprints(settings, "elsewhere")(cell)
-    assert running(cell)["fingerprint"] == elsewhere != here
+    assert running(cell).fingerprint == elsewhere != here
 
 
 def test_cells_that_used_a_file_are_run_again_where_that_was_edited_or_is_gone(folder):
@@ -104,7 +105,7 @@ def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder):
     options = ("--no-observe", "-k", "good", "--report", "reports/unobserved", "--store", "unobserved")
     assert run_suite(folder, *options).code == 0
     _, records = read_run(folder / "reports/unobserved")
-    assert {record["depends"] for record in records} == {None}
+    assert {record.depends for record in records} == {None}
     assert not any((folder / "unobserved" / name).exists() for name in ("index", "answers", "outcomes", "coverage"))
     again = run_suite(folder, "-k", "good", "--reuse", "reports/unobserved")
     assert not any(reused(again).values())
@@ -141,4 +142,5 @@ def test_what_ran_without_a_verdict_is_not_run_again_unless_it_is_required(tmp_p
     assert skipped["check"] == "specials" and skipped["undecided"], skipped
     again = run_suite(tmp_path, "--reuse", "reports/latest")
     assert again.records.keys() == first.records.keys() and all(reused(again).values())
-    assert may_stand(skipped, {"openvino"}) and not may_stand(skipped, {"onnxruntime"})
+    record = Record.from_dict(skipped)
+    assert may_stand(record, {"openvino"}) and not may_stand(record, {"onnxruntime"})

@@ -68,7 +68,7 @@ def with_lines(file: Path, yaml: str, python: str) -> Path:
 def pasted(file: Path, record) -> Path:
     """The case with what its failure proposes, as somebody would paste it: text that stands in the failure."""
     yaml, python = (record.remedy.get(part) or "" for part in ("yaml", "python"))
-    assert yaml in text.failure(record.as_dict())
+    assert yaml in text.failure(record)
     return with_lines(file, yaml, python)
 
 
@@ -92,7 +92,7 @@ def test_the_edit_that_is_proposed_for_a_vacuous_output_helps(bench, tmp_path, n
 ])  # fmt: skip
 def test_what_a_vacuous_output_is_like_is_said(bench, forward, fact):
     record = bench.run(f'forward: "{forward}"\n{X}\nspecials: false')
-    assert record.error == "Vacuous" and f"  {fact}" in text.failure(record.as_dict()).split("\n")
+    assert record.error == "Vacuous" and f"  {fact}" in text.failure(record).split("\n")
 
 
 DECLARED = "{uniform: {low: 0.5, high: 0.9}}"
@@ -109,14 +109,14 @@ NOTHING = {
 def test_specials_that_prove_nothing_are_left_out(bench):
     body = f"forward: \"x * float('nan')\"\n{X}\nspecials: true"
     record = bench.run(body, check="specials")
-    assert record.error == "NothingVerified" and "    specials: false\n" in text.failure(record.as_dict())
+    assert record.error == "NothingVerified" and "    specials: false\n" in text.failure(record)
 
 
 def test_what_is_ill_conditioned_shows_all_sides_and_a_tolerance(bench, tmp_path):
     body, _ = NOTHING["digits cancel"]
     record = bench.run(body, ZERO_BY_INIT + FIRST)
     assert verdict(record) == ("failed", "compare", "IllConditioned", "case")
-    told = text.failure(record.as_dict())
+    told = text.failure(record)
     assert re.search(
         r"output 0\[\d, \d\]: got 0\.\d+, PyTorch in float32 has 0\.\d+; PyTorch in float64 has 0\.\d+", told
     )
@@ -140,7 +140,7 @@ def test_a_runtime_that_alone_is_off_is_not_the_cases_fault(bench):
     for size in record.conditioning["sizes"]:
         assert bool(size["ill_conditioned"]) == (size["dims"]["batch"] > 3)
         assert bool(size["verified"]) == (size["dims"]["batch"] <= 3)
-    told = text.failure(record.as_dict())
+    told = text.failure(record)
     assert "so onnxruntime alone is off" in told and re.search(r"at batch=1: (\d+) of \1 examples agree", told)
 
 
@@ -154,14 +154,14 @@ def test_integers_on_which_float32_decides_otherwise_are_nobodys_fault(bench):
     body = f'forward: "torch.floor(((x + 4096.0) - 4096.0) * 100000).to(torch.int64)"\n{says(DECLARED)}\n{EXACT}'
     record = bench.run(body, ZERO_BY_INIT + FIRST)
     assert verdict(record) == ("failed", "compare", "IllConditioned", None) and record.remedy is None
-    assert "declare values that are better conditioned" in text.failure(record.as_dict())
+    assert "declare values that are better conditioned" in text.failure(record)
 
 
 @pytest.mark.parametrize("forward", ["torch.isinf(x)", "torch.isnan(x * 2)"])
 def test_an_excuse_says_what_was_tried_and_that_an_infinity_shows_more(bench, forward):
     record = bench.run(f'forward: "{forward}"\n{X}')
     assert (record.error, record.remedy["kind"]) == ("Vacuous", "excuse of finite values")
-    told = text.failure(record.as_dict())
+    told = text.failure(record)
     assert "no finite values show more; NaN and infinities do" in told and "neither more draws" not in told
 
 
@@ -182,4 +182,4 @@ def test_nobody_is_told_to_wake_weights_that_are_not_there(bench, weighted):
     record = bench.run(
         f"module: beside.Small\n{X}", SMALL.format("nn.Parameter(torch.ones(3))" if weighted else "1.0")
     )
-    assert record.error == "Hollow" and ("weights: awake" in text.failure(record.as_dict())) is weighted
+    assert record.error == "Hollow" and ("weights: awake" in text.failure(record)) is weighted

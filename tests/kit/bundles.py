@@ -26,7 +26,7 @@ def replay(place: Path, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]
     """Replay a bundle; the exit code and the records by cell id."""
     report = place.parent / "replayed"
     code = cli.main(["replay", str(place), "--report", str(report), "--store", str(place.parent / "s"), *arguments])
-    return code, {record["id"]: record for record in read_run(report)[1]}
+    return code, {record.id: record.as_dict() for record in read_run(report)[1]}
 
 
 def copy_cases(bundle: Path, folder: Path, *cases: str) -> Path:

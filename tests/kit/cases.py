@@ -146,7 +146,7 @@ def verdict(record: Record) -> tuple[str, str | None, str | None, str | None]:
 
 def details(record: Record) -> list[str]:
     """The lines that explain a record."""
-    return text.details(record.as_dict())
+    return text.details(record)
 
 
 PASSED = ("passed", None, None, None)

@@ -65,11 +65,12 @@ class Outcome:
         """Return all that is known of one failing test, by a part of its id: of a cell what JUnit files and ``-vv``
         show, of any other test what the terminal does."""
         from conformance.results.records import text
+        from conformance.results.records.record import Record
 
         cells = [one for one in self._red() if name.removeprefix("test_") in one["id"]]
         if cells:
             (record,) = cells
-            return text.failure(record)
+            return text.failure(Record.from_dict(record))
         sections = self.text.split("\n____")
         (found,) = (one for one in sections if name in one.split("\n", 1)[0])
         return found.split("\n", 1)[1].split("\n====")[0]

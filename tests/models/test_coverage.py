@@ -53,7 +53,7 @@ def test_a_branch_that_does_not_reach_the_output_makes_one_cell_of_its_case_red(
     (first, *_) = red[0].coverage["blind"]
     assert (first["module"], first["op"], first["count"]) == ("inner", "aten.addmm", 1)
     assert first["at"].endswith("beside.py:9")
-    shown = text.failure(red[0].as_dict())
+    shown = text.failure(red[0])
     assert "not seen: inner at " in shown and "aten.addmm" in shown and "weights: awake" in shown
     assert "smallest example" not in shown  # it is about no example
 
@@ -62,7 +62,7 @@ def test_weights_are_not_advised_of_a_module_that_has_none(bench):
     body = of_forward("x + 1e-9 * torch.sin(torch.tanh(x * 3))")
     records = [bench.run_cell(cell) for cell in cells_of(bench, body)]
     (red,) = (record for record in records if record.error == "Hollow")
-    shown = text.failure(red.as_dict())
+    shown = text.failure(red)
     assert "awake" not in shown and "give the case inputs with which they show" in shown
 
 
@@ -449,7 +449,7 @@ def test_a_comparison_that_cannot_be_made_fails_nothing(bench, monkeypatch):
 def test_a_red_hollow_says_which_submodules_were_compared_themselves(bench):
     (red,) = [record for record in closed(bench, "export: {torchscript: [17]}") if record.status == "failed"]
     assert red.error == "Hollow"
-    assert "no output shows anything of block; what it returns in the graph agrees" in text.failure(red.as_dict())
+    assert "no output shows anything of block; what it returns in the graph agrees" in text.failure(red)
 
 
 NARROW = say(
@@ -480,7 +480,7 @@ def test_a_hollow_case_says_what_values_would_show_more(bench):
     assert red.error == "Hollow"
     (line,) = (line for line in details(red) if "beyond" in line)
     assert "raise `high`" in line and line.endswith(": aten.sin, aten.tanh, aten.where")
-    (told,) = (line for line in least([red.as_dict()]) if "aten.tanh" in line)
+    (told,) = (line for line in least([red]) if "aten.tanh" in line)
     assert told.startswith("  planted: aten.sin at ")
 
 

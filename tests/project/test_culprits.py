@@ -10,6 +10,7 @@ from conformance.results.records.findings import key_of
 from evidence.culprits import run as runs
 from evidence.culprits.run import Outcome, part
 from evidence.culprits.score import verdict
+from conformance.results.records.record import Record
 from tests.kit.cases import say
 from tests.plants import edits
 from tests.plants import sound as of
@@ -113,7 +114,7 @@ def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(na
     (plant,) = (plant for plant in reference.plants() if plant.name == name)
     (seen,) = walk("tests.plants.culprits.reference", [plant], True)
     assert seen.record["fault"] == "reference" and seen.record["operator"]["operator"] == operator
-    assert key_of(seen.record)[2:4] == ("operator", operator)
+    assert key_of(Record.from_dict(seen.record))[2:4] == ("operator", operator)
 
 
 @pytest.mark.parametrize("forward", [

@@ -1,9 +1,9 @@
 """Runs of many cells: what is kept of each, and that the work grows as the cells do. Nothing here looks at a time."""
 
-import json
+import pickle
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +12,8 @@ from conformance.case.plan.cell import Cell
 from conformance.models.kept.dependency_files import needs
 from conformance.results.baseline import accept
 from conformance.results.records import matrix, text
-from conformance.results.records.brief import brief
+from conformance.results.records.brief import Told, brief
+from conformance.results.records.record import Record
 from conformance.results.records.run_file import RunWriter
 from tests.kit.runs import Outcome, run_suite
 from tests.kit.unrun import UNRUN
@@ -91,7 +92,7 @@ def test_of_finished_cells_pytest_keeps_no_records_and_equal_properties_once(stu
     assert "20 cells: 20 passed" in done.text
 
 
-def records() -> list[dict[str, Any]]:
+def records() -> list[Record]:
     """Records of everything that the end of a run tells of."""
     slow = {"seconds": {"export": 400.0, "run": 0.25}}
     cost = {"fidelity": {"output": 0, "sqnr": 42.5, "cosine": 1.0}, "worst": {"ratio": 0.5, "output": 0}}
@@ -111,20 +112,20 @@ def records() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_end_of_a_run_tells_the_same_of_what_is_kept(width):
-    def told(of: list[dict[str, Any]]) -> list[str]:
+    def told(of: Sequence[Told]) -> list[str]:
         parts = (matrix.fidelity, matrix.latency, matrix.slow, matrix.changed, text.dropped_draws)
         return [*matrix.lines(of, width), matrix.counts(of), *(line for part in parts for line in part(of))]
 
     whole = records()
     kept = [brief(one) for one in whole]
-    assert told(kept) == told(whole) and len(json.dumps(kept)) < len(json.dumps(whole)) / 4
+    assert told(kept) == told(whole) and len(pickle.dumps(kept)) < len(pickle.dumps(whole)) / 4
 
 
 def test_writing_a_run_file_takes_no_more_memory_for_more_cells(tmp_path):
     def peak(count: int) -> int:
         writer = RunWriter(tmp_path / str(count), {"started": None, "environment": {}})
         for number in range(count):
-            writer.add(record(f"op{number}"))
+            writer.add(record(f"op{number}").as_dict())
         tracemalloc.start()
         try:
             writer.close(1.0)
@@ -172,7 +173,7 @@ def test_a_plain_id_is_looked_up_and_a_pattern_is_not(tmp_path):
         (tmp_path / "baseline.jsonl").unlink(missing_ok=True)
         return [change.id for change in accept(tmp_path / "baseline.jsonl", (header, run), names)]
 
-    one, other = run[3]["id"], run[11]["id"]
+    one, other = run[3].id, run[11].id
     assert chosen(other, one, other) == [other, one]
-    assert chosen(one.replace("op3", "op?")) == sorted(item["id"] for item in run[:10])
+    assert chosen(one.replace("op3", "op?")) == sorted(item.id for item in run[:10])
     assert chosen("*op3-*", one) == [one]

@@ -48,7 +48,7 @@ FIELDS: list[dict[str, Any]] = [
 
 def sentences(fields: dict[str, Any]) -> str:
     """All that is said of a record: in full, in a block, and in who is at fault."""
-    record = Record(**{**BASE, **fields}).as_dict()
+    record = Record(**{**BASE, **fields})
     block = describe(findings([record])[0], kept=False)
     rows = (line for _, lines in block.rows for line in lines)
     return "\n".join([text.failure(record), text.at_fault(record), block.who, block.what, *rows])
@@ -75,8 +75,8 @@ def test_of_two_files_the_one_that_says_what_is_right_is_named():
 
 
 def test_a_file_beside_its_module_is_compared_with_pytorch():
-    record = Record(**{**BASE, "shipped": "b.onnx", "meaning": None}).as_dict()
-    assert subject.right_one(record) == "PyTorch" and subject.at_fault({**record, "fault": "exporter"}) == "b.onnx"
+    record = Record(**{**BASE, "shipped": "b.onnx", "meaning": None, "fault": "exporter"})
+    assert subject.right_one(record) == "PyTorch" and subject.at_fault(record) == "b.onnx"
 
 
 SINE = "net (float[n, 3] x) => (float[n, 3] y) { y = Sin(x) }"

@@ -165,19 +165,19 @@ def test_a_run_whose_disk_becomes_full_keeps_what_it_could_write_and_fails(folde
 
 def test_records_that_could_not_be_written_are_written_as_soon_as_there_is_room(tmp_path):
     writer = RunWriter(tmp_path, {})
-    writer.add(record())
+    writer.add(record().as_dict())
     size = (tmp_path / "records.jsonl").stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))
         for _ in range(2):
             with pytest.raises(OSError, match="File too large"):
-                writer.add(record("export[one-dynamo-op20]"))
+                writer.add(record("export[one-dynamo-op20]").as_dict())
             assert (tmp_path / "records.jsonl").stat().st_size == size
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    writer.add(record("export[two-dynamo-op20]"))
-    assert [one["case"] for one in read_lines(tmp_path / "records.jsonl")[1]] == ["one", "one", "one", "two"]
+    writer.add(record("export[two-dynamo-op20]").as_dict())
+    assert [one.case for one in read_lines(tmp_path / "records.jsonl")[1]] == ["one", "one", "one", "two"]
     writer.close(1.0)
 
 

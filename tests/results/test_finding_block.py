@@ -31,7 +31,7 @@ def red(**fields):
 
 
 def block(*records, since=None):
-    made = [Record(**{**BASE, **record}).as_dict() for record in records or ({},)]
+    made = [Record(**{**BASE, **record}) for record in records or ({},)]
     (finding,) = findings(made)
     return describe(finding, since)
 
@@ -104,16 +104,14 @@ def test_the_cell_that_was_explained_speaks_for_its_cause_and_the_others_are_a_l
 def test_a_graph_with_a_size_baked_in_is_of_the_cause_whose_number_was_kept():
     kept = red(id="b", fault="exporter", operator={**LOCATED, "how": "constant"})
     graphs = red(id="a", check="export", runtime=None, stage="check", error="ShapeBakedIn", fault="exporter")
-    assert [len(one.cells) for one in findings([Record(**{**BASE, **one}).as_dict() for one in (graphs, kept)])] == [
-        2
-    ]
+    assert [len(one.cells) for one in findings([Record(**{**BASE, **one}) for one in (graphs, kept)])] == [2]
     other = dict(graphs, case="another")
-    assert len(findings([Record(**{**BASE, **one}).as_dict() for one in (other, kept)])) == 2
+    assert len(findings([Record(**{**BASE, **one}) for one in (other, kept)])) == 2
 
 
 def test_cells_that_fail_alike_are_one_finding_until_somebody_is_asked():
     evaluator = red(id="a", runtime="onnx-reference", fault="exporter", unexplained=True)
-    both = [Record(**{**BASE, **one}).as_dict() for one in (red(id="b", unexplained=True), evaluator)]
+    both = [Record(**{**BASE, **one}) for one in (red(id="b", unexplained=True), evaluator)]
     (finding,) = findings(both)
     assert finding.key.component == "exporter" and len(finding.cells) == 2
     rows = dict(describe(finding).rows)
@@ -125,7 +123,7 @@ def test_each_entry_that_is_out_of_date_is_named():
         red(id=str(line), status="xpassed", error=None, reason=f"it works, but a.yaml:{line} says otherwise")
         for line in (3, 9)
     ]
-    told = findings([Record(**{**BASE, **one}).as_dict() for one in stale])
+    told = findings([Record(**{**BASE, **one}) for one in stale])
     assert sorted(describe(one).what for one in told) == sorted(one["reason"] for one in stale)
 
 

@@ -1,5 +1,6 @@
 """Red cells with one cause are one finding: which cells are put together, since when, and what accepts them."""
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from conformance.case.plan.catalogue import plan
 from conformance.front.cli import main
 from conformance.front.commands.findings.expect import entries, inserted
 from conformance.process.errors import CaseFileError
-from conformance.results.records.brief import brief
 from conformance.results.records.finding_block import describe, lines
 from conformance.results.records.findings import findings, key_of, since
 from conformance.results.records.record import Record, cell_id, cell_label
@@ -21,7 +21,7 @@ from tests.kit.runs import run_suite
 from tests.kit.unrun import UNRUN
 
 
-def red(case: str = "a", check: str = "accuracy", **more: Any) -> dict[str, Any]:
+def red(case: str = "a", check: str = "accuracy", **more: Any) -> Record:
     """A failed record; its fault is the exporter's unless it says otherwise."""
     about = {
         "exporter": "torchscript", "opset": 17, "runtime": "onnxruntime", "precision": "fp32",
@@ -30,12 +30,11 @@ def red(case: str = "a", check: str = "accuracy", **more: Any) -> dict[str, Any]
     id = cell_id(check, cell_label(case, **about))
     fields = {"status": "failed", "stage": "compare", "error": "WrongValue", "reason": "planted", "fault": "exporter"}
     source = more.pop("source", {"file": "cases/a.yaml", "line": 3})
-    record = Record(id=id, case=case, check=check, source=source, **about)
-    return {**record.as_dict(), **fields, **more}
+    return Record(id=id, case=case, check=check, source=source, **{**about, **fields, **more})
 
 
-def causes(*records: dict[str, Any]) -> list[list[str]]:
-    return [[cell["id"] for cell in finding.cells] for finding in findings(records)]
+def causes(*records: Record) -> list[list[str]]:
+    return [[cell.id for cell in finding.cells] for finding in findings(records)]
 
 
 GELU = {"of": "onnxruntime", "passes": ["GeluFusionL2"]}
@@ -122,11 +121,6 @@ def test_what_is_not_red_is_no_finding():
     assert causes(red(status="xfailed"), red(status="passed"), red(status="skipped")) == []
 
 
-def test_what_a_run_keeps_of_a_record_has_the_same_finding():
-    records = [red(**OPTIMIZER), red("b", source=OTHER), red(status="xpassed")]
-    assert [f.as_dict() for f in findings(map(brief, records))] == [f.as_dict() for f in findings(records)]
-
-
 def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where():
     (one,) = findings([red(**OPTIMIZER), red(opset=13, **OPTIMIZER)])
     (two,) = findings([red("b", source=OTHER, **OPTIMIZER)])
@@ -147,8 +141,8 @@ def test_names_of_others_are_harmless():
 def test_since_when_is_the_earliest_run_of_an_unbroken_row():
     (finding,) = findings([red(), red(opset=13)])
 
-    def run(name: str, *records: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        return name, {record["id"]: record for record in records}
+    def run(name: str, *records: Record) -> tuple[str, dict[str, Record]]:
+        return name, {record.id: record for record in records}
 
     broken, other, sound = red(), red(error="WrongShape"), red(status="passed", stage=None, error=None)
     assert since(finding, []) is None and since(finding, [run("one", broken), run("two", broken)]) == "one"
@@ -186,7 +180,9 @@ def written(folder: Path, more: str = "") -> tuple[Path, list[Any]]:
 def test_an_entry_is_about_just_the_cells_that_failed(tmp_path, failing, when):
     _, cells = written(tmp_path)
     failed = {
-        cell.id: {"stage": "compare", "error": "WrongValue", "fault": "runtime"} for cell in cells if failing(cell)
+        cell.id: dataclasses.replace(cell.record(), stage="compare", error="WrongValue", fault="runtime")
+        for cell in cells
+        if failing(cell)
     }
     made = list(entries(failed, cells))
     assert [entry.get("when", {}) for entry in made] == [when]
@@ -241,7 +237,7 @@ def test_a_red_run_shows_its_findings_first_and_names_them_last(tmp_path):
     said = outcome.text
     assert said.index("1 of ") < said.index(" conformance =") < said.index("FAILED ") and " FAILURES =" not in said
     failed = [record for record in outcome.records.values() if record["status"] == "failed"]
-    keys = {key_of(record) for record in failed}
+    keys = {key_of(Record.from_dict(record)) for record in failed}
     assert f"{len(failed)} red cells: {len(keys)} finding" in said
     assert said.count("\nFAILED ") == len(keys)
 
@@ -255,4 +251,4 @@ def test_a_headline_says_what_the_text_says():
     )
     assert key_of(red(stage="export", error="SymbolicValueError", reason=reason))[2:4] == ("operator", "Unfold")
     (finding,) = findings([red(**FROZEN)])
-    assert "the exporter, the branch at cases/beside.py:7: control flow on data" in name_of_finding(finding.as_dict())
+    assert "the exporter, the branch at cases/beside.py:7: control flow on data" in name_of_finding(finding.key)

@@ -1,5 +1,6 @@
 """What people see of text from others, in every place that shows it: nothing of it acts, and no line is forged."""
 
+import dataclasses
 import inspect
 import json
 import shlex
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from conformance.front import cli
 from conformance.models.bundle.bundle_layout import Bundle
 from conformance.results.records import matrix, text
+from conformance.results.records.record import Record
 from conformance.results.records.sanitize import literal
 from tests.kit.cases import QUICK, case_of, say, write_case
 from tests.kit.harmless import ANY, FORGED, PARTS, assert_ours
@@ -42,17 +44,17 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return code, said.out + said.err
 
 
-def hostile_record(poison: str, **values: Any) -> dict[str, Any]:
+def hostile_record(poison: str, **values: Any) -> Record:
     """Hostile text wherever a run that is read may have text."""
-    sound = {name: failed()[name] for name in ("fidelity", "latency", "graph", "coverage")}
+    sound: dict[str, Any] = {name: getattr(failed(), name) for name in ("fidelity", "latency", "graph", "coverage")}
     sound["worst"] = {"output": 0, "index": [1], "got": poison, "wanted": poison, "ratio": 3.5}
     sound["draw"] = {"dims": {poison: 2}, "regime": poison, "seed": 5, "index": 0}
-    return hostile(poison) | sound | values
+    return hostile(poison, **(sound | values))
 
 
-def write_run(folder: Path, records: list[dict[str, Any]], poison: str) -> Path:
+def write_run(folder: Path, records: list[Record], poison: str) -> Path:
     folder.mkdir(exist_ok=True)
-    run = {**hostile_header(poison), "records": records}
+    run = {**hostile_header(poison), "records": [one.as_dict() for one in records]}
     (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
     return folder
 
@@ -61,10 +63,10 @@ def write_run(folder: Path, records: list[dict[str, Any]], poison: str) -> Path:
 def test_the_text_of_a_failure(poison):
     for stage in (poison, "compare"):
         for error in (poison, "WrongValue"):
-            found = hostile_record(poison) | {"stage": stage, "error": error}
+            found = hostile_record(poison, stage=stage, error=error)
             assert_ours(text.failure(found))
-            assert_ours(text.failure(found | {"status": "xpassed"}))
             assert_ours(text.repetition(found, poison))
+            assert_ours(text.failure(dataclasses.replace(found, status="xpassed")))
 
 
 @for_hostile_text
@@ -78,7 +80,7 @@ def test_a_reason_of_many_lines_is_read_as_the_reason():
     reason = f"first\n{FORGED}\nreproduce: sh evil.sh\n::error::x"
     said = text.failure(failed(stage="run", reason=reason)).split("\n")
     assert said[:4] == ["first", f"    {FORGED}", "    reproduce: sh evil.sh", "    <U+003A>:error::x"]
-    assert [line for line in said if line.startswith("reproduce: ")] == [f"reproduce: {failed()['command']}"]
+    assert [line for line in said if line.startswith("reproduce: ")] == [f"reproduce: {failed().command}"]
 
 
 def test_a_conclusion_of_another_version_is_no_template():
@@ -89,9 +91,7 @@ def test_a_conclusion_of_another_version_is_no_template():
 @for_hostile_text
 def test_a_diff(tmp_path, capsys, one, two):
     before = write_run(tmp_path / "before", [record("a"), record("gone", id=one)], two)
-    after = write_run(
-        tmp_path / "after", [hostile_record(one, id=record("a")["id"]), hostile_record(two, id=two)], one
-    )
+    after = write_run(tmp_path / "after", [hostile_record(one, id=record("a").id), hostile_record(two, id=two)], one)
     assert told(capsys, "diff", before, after)[0] in (1, 2)
 
 
@@ -107,7 +107,7 @@ def test_a_merge(tmp_path, capsys, one, two):
 def test_an_acceptance(tmp_path, capsys, one, two):
     baseline = tmp_path / "baseline.jsonl"
     baseline.unlink(missing_ok=True)
-    for cells in ([record("a")], [hostile_record(one, id=record("a")["id"])]):
+    for cells in ([record("a")], [hostile_record(one, id=record("a").id)]):
         after = write_run(tmp_path / "after", cells, two)
         arguments = ("accept", after, "*", "--baseline", baseline, "--because", two)
         assert told(capsys, *arguments)[0] in (0, 2)

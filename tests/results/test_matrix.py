@@ -5,15 +5,17 @@ import itertools
 import pytest
 
 from conformance.results.records import coverage_totals, matrix
+from conformance.results.records.record import Record
 
 pytestmark = pytest.mark.smoke
 
 
 def record(case, exporter="torchscript", runtime="onnxruntime", opset=17, status="passed", **more):
-    return {
-        "case": case, "exporter": exporter, "runtime": runtime, "precision": "fp32", "opset": opset,
+    fields = {
+        "id": case, "case": case, "exporter": exporter, "runtime": runtime, "precision": "fp32", "opset": opset,
         "check": "accuracy" if runtime else "export", "status": status, "examples": 28, "ill_conditioned": 0,
-    } | more  # fmt: skip
+    }  # fmt: skip
+    return Record.from_dict(fields | more)
 
 
 MANY = list(itertools.starmap(record, itertools.product(
@@ -92,12 +94,12 @@ def test_counts_say_what_was_verified():
     )
 
 
-def cost(runtime, precision, status):
-    return {**record("conv", "dynamo", runtime, 20, status), "precision": precision}
+def cost(runtime, precision, status, **more):
+    return record("conv", "dynamo", runtime, 20, status, precision=precision, **more)
 
 
 def test_what_a_precision_costs_stands_beside_its_runtimes_or_in_a_column_where_none_was_selected():
-    fails, declared = ({**cost(None, "int8", status), "check": "fidelity"} for status in ("failed", "xfailed"))
+    fails, declared = (cost(None, "int8", status, check="fidelity") for status in ("failed", "xfailed"))
     found = "\n".join(
         matrix.lines([fails, cost("onnxruntime", "int8", "passed"), cost("onnxruntime", "fp16", "passed")], 80)
     )
@@ -108,8 +110,8 @@ def test_what_a_precision_costs_stands_beside_its_runtimes_or_in_a_column_where_
 
 def test_costs_are_listed_from_the_one_nearest_to_its_limit():
     def one(case, ratio, measured):
-        found = {**cost(None, "int8", "passed"), "id": f"fidelity[{case}]"}
-        return {**found, "fidelity": measured, "worst": {"ratio": ratio}}
+        worst = {"ratio": ratio}
+        return cost(None, "int8", "passed", id=f"fidelity[{case}]", fidelity=measured, worst=worst)
 
     records = [one("a", 0.1, {"sqnr": 40.0}), one("b", 0.9, {"sqnr": 21.0}), one("c", 0.5, {"changed": 0.025})]
     found = list(matrix.fidelity(records, most=2))

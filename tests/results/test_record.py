@@ -12,8 +12,7 @@ from conformance.results.records import text
 from conformance.results.records.death import note_death
 from conformance.results.records.explanation import fail
 from conformance.results.records.record import Record, Witness
-from conformance.results.records.run_file import RunWriter, read_lines
-from conformance.results.report.record_rows import complete
+from conformance.results.records.run_file import RunWriter, read_lines, validated
 
 pytestmark = pytest.mark.smoke
 
@@ -53,9 +52,9 @@ WHY = {
 @pytest.mark.parametrize("why", WHY)
 def test_a_failure_that_is_another_one_says_nothing_of_why_the_first_one_was(why):
     first = record(status="failed", stage="compare", error="WrongValue", reason="planted", fault="runtime")
-    plain = text.failure(first.as_dict())
+    plain = text.failure(first)
     setattr(first, why, WHY[why])
-    assert text.failure(first.as_dict()) != plain
+    assert text.failure(first) != plain
     after = {"cells": 1, "cases": ["one"], "others": 0, "changed": {}}
     only_after = believed(first, record(status="passed"), after)
     assert getattr(only_after, why) == getattr(record(), why)
@@ -87,7 +86,7 @@ def test_every_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
     for count in range(3):
         assert len(read_lines(file)[1]) == count
         writer.add(record(examples=count).as_dict())
-    assert [one["examples"] for one in read_lines(file)[1]] == [0, 1, 2]
+    assert [one.examples for one in read_lines(file)[1]] == [0, 1, 2]
     assert not (tmp_path / "run/run.json").exists()
     writer.close(1.25)
     run = json.loads((tmp_path / "run/run.json").read_text())
@@ -110,7 +109,7 @@ def test_a_last_line_that_was_cut_off_costs_only_itself(tmp_path):
         read_lines(written(tmp_path, 3, damaged=1))
     header, records = read_lines(written(tmp_path, 3, damaged=3))
     assert header["started"] == "now"
-    assert [one["examples"] for one in records] == [0, 1]
+    assert [one.examples for one in records] == [0, 1]
 
 
 def written(folder, cells, damaged):
@@ -160,15 +159,16 @@ EXPLAINED = {
 
 @pytest.mark.parametrize("line", EXPLAINED)
 def test_lines_are_made_of_a_record_alone_also_of_one_that_was_read(line):
-    plain = EXPLAINED[line].as_dict()
-    assert line in text.details(plain) and text.details(json.loads(json.dumps(plain))) == text.details(plain)
+    made = EXPLAINED[line]
+    read = Record.from_dict(json.loads(json.dumps(made.as_dict())))
+    assert line in text.details(made) and text.details(read) == text.details(made)
 
 
 def test_a_run_of_an_earlier_version_has_the_lines_themselves():
     old = {name: record().as_dict()[name] for name in FIELDS}
     old |= {"details": ["found: a", "b"], "loss": {"export": 1.0}}
-    assert text.details(old) == ["found: a", "b"]
-    (row,) = complete([old | {"status": "failed", "stage": "run", "reason": "c", "details": None}])
+    assert text.details(validated(old)) == ["found: a", "b"]
+    row = validated(old | {"status": "failed", "stage": "run", "reason": "c", "details": None})
     assert text.details(row) == ["loss by stage, as SQNR (higher is better):", *text.details(row)[1:]]
 
 

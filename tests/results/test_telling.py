@@ -34,7 +34,7 @@ def stopped(case="case", **values):
 def test_cells_share_a_cause_where_stage_error_and_reason_are_alike(first, second, alike):
     telling = Telling()
     one, other = stopped(**first), stopped(**second)
-    assert telling.first(one) is None and telling.first(other) == (one["id"] if alike else None)
+    assert telling.first(one) is None and telling.first(other) == (one.id if alike else None)
 
 
 def test_a_repetition_is_one_line():

@@ -13,6 +13,7 @@ import pytest
 
 from conformance import HOME
 from conformance.results.records import text
+from conformance.results.records.record import Record
 from conformance.runtimes import opener, registry
 from tests.kit.runs import run_suite
 
@@ -137,7 +138,7 @@ def test_a_runtime_that_is_added_runs_cells_and_is_asked_for_its_opinion(tree, s
     assert records["latency[sound-torchscript-op17-toykit-fp32]"]["status"] in ("passed", "skipped")
     assert re.search(r"^ +ts export +ts ort fp32 +ts toy fp32$", done.text, re.M), done.text
     wrong = records["accuracy[exported_wrong-torchscript-op17-onnxruntime-fp32]"]
-    assert wrong["fault"] == "exporter" and "toykit: is wrong too" in text.details(wrong)
+    assert wrong["fault"] == "exporter" and "toykit: is wrong too" in text.details(Record.from_dict(wrong))
     assert "toykit" in done.header["environment"]["versions"]
 
 

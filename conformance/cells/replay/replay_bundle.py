@@ -11,7 +11,7 @@ import datetime
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ def replay(
     libraries: bool = False,
     flags: Sequence[str] = (),
     on_library: Callable[[str], object] = lambda line: None,
-    on_record: Callable[[dict[str, Any]], object] = lambda record: None,
-) -> list[dict[str, Any]]:
+    on_record: Callable[[Record], object] = lambda record: None,
+) -> list[Record]:
     """Run all entries whose id ``keep`` wants, each in a worker process, and write a run to ``report``.
 
     ``required`` turns cells that this host cannot run into failures, ``require_provider`` those of which a provider
@@ -105,7 +105,7 @@ def replay(
                 answer = worker.call(run_entry, bundle.folder, entry, runtime, store, libraries, timeout=timeout)
                 record = _died(entry, runtime, answer) if isinstance(answer, Death) else answer
             records.append(conclude(record, bundle, entry, required=required, libraries=libraries))
-            writer.add(records[-1])
+            writer.add(records[-1].as_dict())
             on_record(records[-1])
     writer.close(time.monotonic() - start)
     return records
@@ -120,7 +120,7 @@ def begin_run(report: Path, bundle: Bundle, flags: Sequence[str], *, limited: bo
     return RunWriter(report, {"started": started, "environment": head})
 
 
-def conclude(record: Record, bundle: Bundle, entry: Entry, *, required: bool, libraries: bool) -> dict[str, Any]:
+def conclude(record: Record, bundle: Bundle, entry: Entry, *, required: bool, libraries: bool) -> Record:
     """Return the record of a cell as it is written: with the command that replays it, and failed where it was skipped
     and ``--require`` says that it is not to be."""
     if required and record.status == "skipped":
@@ -128,7 +128,7 @@ def conclude(record: Record, bundle: Bundle, entry: Entry, *, required: bool, li
         record.reason = f"--require: this host cannot run {record.runtime}: {record.reason}"
     allowed, runtime = libraries and bool(entry.code), str(record.runtime)
     record.command = replay_command(str(bundle.folder), runtime, "-k", record.id, libraries=allowed)
-    return record.as_dict()
+    return record
 
 
 def chosen_of(bundle: Bundle, runtime: str, keep: Callable[[str], bool]) -> tuple[list[Entry], bool]:
@@ -386,13 +386,13 @@ def _died(entry: Entry, runtime: str, death: Death) -> Record:
     return settle(record, _declared(entry, runtime), instructions())
 
 
-def summary(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+def summary(records: Sequence[Record], width: int) -> Iterator[str]:
     """Yield what a replay shows at its end: each failure, the matrix, the counts."""
     from conformance.results.records import matrix, text
 
     for record in records:
-        if record["status"] in ("failed", "xpassed"):
-            yield f"---- {record['id']}"
+        if record.status in ("failed", "xpassed"):
+            yield f"---- {record.id}"
             yield from text.failure(record).split("\n")
     table = [*matrix.lines(records, width)]
     yield from (*table, "", *matrix.legend(table), matrix.counts(records))

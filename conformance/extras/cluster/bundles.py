@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from conformance.cells.replay import code
 from conformance.cells.replay.replay_bundle import begin_run, chosen_of, conclude, id_of, record_of
@@ -42,8 +41,8 @@ def replay_on(
     libraries: bool,
     flags: Sequence[str],
     tell: Callable[[str], object],
-    on_record: Callable[[dict[str, Any]], object],
-) -> list[dict[str, Any]]:
+    on_record: Callable[[Record], object],
+) -> list[Record]:
     """As ``replay_bundle.replay``, on workers that have the runtime; UserError where there is none, or the scheduler
     goes away. The records that came until then are in ``report``."""
     chosen, limited = chosen_of(bundle, runtime, keep)
@@ -75,7 +74,7 @@ def replay_on(
                 if made is not None:
                     made.record.worker, entry = made.worker, entries[made.cell]
                     records.append(conclude(made.record, bundle, entry, required=required, libraries=libraries))
-                    writer.add(records[-1])
+                    writer.add(records[-1].as_dict())
                     on_record(records[-1])
             finished = True
         except SchedulerLost:

@@ -22,7 +22,7 @@ from conformance.process.disk.stores import bytes_of, make, tidy
 from conformance.process.errors import display_path, why
 from conformance.process.worker import memory
 from conformance.process.worker.warm import new_worker
-from conformance.results.records.record import Record
+from conformance.results.records.record import FIELDS, Record
 
 IDLE = 600.0
 """Seconds without a cell after which the process ends, with the memory that it keeps: who sent cells may have been
@@ -67,7 +67,7 @@ def main() -> None:
                         connection.send(("unfit", str(record.reason)))
                         return
                     bundle = None if shared else _bundle(record, home)
-                    told = Record(**retold(vars(record), names))
+                    told = Record(**retold({name: getattr(record, name) for name in FIELDS}, names))
                     connection.send(("ended", cell.id, pickle.dumps(told), bundle))
                 connection.send(("done",))
 

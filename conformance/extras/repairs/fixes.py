@@ -21,6 +21,8 @@ from conformance.diagnose.search import OutOfTime, Shrinker, grow
 from conformance.extras.repairs.trials import PROVING, Fix, RepairTrials, beside, changed, listed, proving
 from conformance.judge.case_edits import flow, plain, saying
 from conformance.results.records.findings import Finding, key_of
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Remedy
 from conformance.results.records.words import Exporter
 
 # ---- a case that proves too little: the edit that its record proposes ---------------------------------------
@@ -33,20 +35,21 @@ WHAT = {
     "excuse": "say why the output is right though any would pass", "awake": "wake the weights",
 }  # fmt: skip
 _LOOSER = "tolerance to declare"
-_AWAKE = {"kind": "awake", "yaml": "weights: awake"}
+_AWAKE: Remedy = {"kind": "awake", "yaml": "weights: awake"}
 
 
-def proposed(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def proposed(record: Record) -> Remedy | None:
     """The edit that a record proposes, or that may help where a module hardly shows; None where there is none to be
     tried."""
-    remedy = _AWAKE if record.get("error") == "Hollow" else record.get("remedy")
+    remedy = _AWAKE if record.error == "Hollow" else record.remedy
     return remedy if remedy and remedy.get("yaml") and not remedy.get("lacks") else None  # else it is to be filled in
 
 
-def remedies(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[Fix]:
+def remedies(case: Case, record: Record, trials: RepairTrials) -> Iterator[Fix]:
     """The edit of a case at fault with which all cells pass that have to."""
-    own, remedy = record, proposed(record)
+    own: Record = record
     for _ in range(ROUNDS):
+        remedy = proposed(own)
         if remedy is None or (remedy["kind"] == _LOOSER and not _float32_is_off(case, own, trials)):
             return
         says = _parts(case, str(remedy["yaml"]))
@@ -57,7 +60,7 @@ def remedies(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Ite
             files[file] = (before.read_text(encoding="utf-8") if before.exists() else "") + f"\n\n{python}"
         with beside(case, files) as moved:
             other = saying(moved, **says)
-            strict = proving(changed(other), record, record["exporter"], record["opset"])
+            strict = proving(changed(other), record, record.exporter, record.opset)
             shown = trials.shown(strict)
             rest = [
                 cell for cell in plan(other) if cell.check in PROVING and cell.id not in {own.id for own in strict}
@@ -68,21 +71,22 @@ def remedies(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Ite
                 paste += [f"in {file}:", *(f"  {line}" for line in python.splitlines())] if python else []
                 yield Fix(WHAT.get(remedy["kind"], remedy["kind"]), "\n".join(paste), shown)
                 return
-            again = next((cell for cell in strict if cell.id == record["id"]), None)
-            own = trials.record(again) if again is not None and remedy["kind"] == _LOOSER else {}
-        remedy = proposed(own)
+            again = next((cell for cell in strict if cell.id == record.id), None)
+            if again is None or remedy["kind"] != _LOOSER:
+                return
+            own = trials.record(again)
 
 
-def _float32_is_off(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> bool:
+def _float32_is_off(case: Case, record: Record, trials: RepairTrials) -> bool:
     """Return whether nobody computes what PyTorch does, and no cell of the case shows a runtime or an exporter to be
     wrong: a looser tolerance would hide that."""
-    answers = {witness["answer"] for witness in record.get("witnesses") or ()}
-    if record.get("conclusion") == "apart" or answers & {"agrees", "nearer"}:
+    answers = {witness["answer"] for witness in record.witnesses}
+    if record.conclusion == "apart" or answers & {"agrees", "nearer"}:
         return False
 
     def sound(cell: Cell) -> bool:
         told = trials.record(cell)
-        return told["status"] != "failed" or (told.get("fault") == "case" and not told.get("own_code"))
+        return told.status != "failed" or (told.fault == "case" and not told.own_code)
 
     return all(sound(cell) for cell in plan(case) if cell.check in ("accuracy", "specials") and not cell.converted)
 
@@ -103,9 +107,9 @@ MOST_OWN = 4
 _TABLES = ("symbolics", "registers", "translations")
 
 
-def own_taken_out(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[Fix]:
+def own_taken_out(case: Case, record: Record, trials: RepairTrials) -> Iterator[Fix]:
     """Yield what torch itself has for the operator that the record names, where the case registers it."""
-    exporter = str(record["exporter"])
+    exporter = record.exporter
     target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]  # of a record
     if target is None:
         return
@@ -117,11 +121,11 @@ def own_taken_out(case: Case, record: Mapping[str, Any], trials: RepairTrials) -
             return
 
 
-def named(record: Mapping[str, Any]) -> list[str]:
+def named(record: Record) -> list[str]:
     """The operators that may be at fault, as exporters name them: the one that the record located, as it was called
     and as it was decomposed to; else the one that the error names."""
-    located = record.get("operator") or {}
-    found = [str(located[part]) for part in ("operator", "within") if located.get(part)]
+    located = record.operator or {}
+    found = [name for name in (located.get("operator"), located.get("within")) if name]
     key = key_of(record)
     if not found and key.by == "operator":
         found = [key.of]
@@ -154,10 +158,10 @@ def _with(case: Case, exporter: str, target: ExportTo) -> Case:
     return dataclasses.replace(case, says=case.says.model_copy(update={"export": export}))
 
 
-def _shown(other: Case, record: Mapping[str, Any], trials: RepairTrials) -> str | None:
+def _shown(other: Case, record: Record, trials: RepairTrials) -> str | None:
     """Return what was verified, if the cells of the record's opset pass and none at the exporter's other opsets, for
     which what is registered is too, is worse than declared."""
-    exporter, opset = str(record["exporter"]), int(record["opset"])
+    exporter, opset = record.exporter, record.opset
     checks = (*PROVING, "registration")
     shown = trials.shown(proving(changed(other), record, exporter, opset, checks))
     if shown is None:
@@ -184,10 +188,10 @@ MOST_SETS = 24
 """How many sets of nodes are tried at most."""
 
 
-def kept_in_fp32(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[Fix]:
+def kept_in_fp32(case: Case, record: Record, trials: RepairTrials) -> Iterator[Fix]:
     """The smallest set of nodes that was found: by rank as many as are needed, and then those taken out again that
     are not."""
-    exporter, opset, precision = record["exporter"], record["opset"], record["precision"]
+    exporter, opset, precision = record.exporter, record.opset, record.precision
     cells = [one for one in proving(changed(case), record, exporter, opset) if one.check == "fidelity"]
     ranked = trials.call(ranked_nodes, cells[0], trials.store) if cells else None
     if not ranked:
@@ -231,14 +235,14 @@ REPEATS = 30
 """How often the model is run with the passes on and off, in turn."""
 
 
-def passes_off(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[Fix]:
+def passes_off(case: Case, record: Record, trials: RepairTrials) -> Iterator[Fix]:
     """The passes that the record names, switched off."""
-    passes = (record.get("optimizer") or {}).get("passes")
+    passes = record.optimizer["passes"] if record.optimizer is not None else []
     if not passes:
         return
     config = {**case.says.onnxruntime.config, OPTION: ";".join(passes)}
     other = changed(case, onnxruntime=case.says.onnxruntime.model_copy(update={"config": config}))
-    cells = proving(other, record, record["exporter"], record["opset"])
+    cells = proving(other, record, record.exporter, record.opset)
     shown = trials.shown(cells)
     if shown is None:
         return
@@ -282,9 +286,9 @@ MOST_EXPORTS = 5
 """How many exports are tried of each exporter."""
 
 
-def other_exports(case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[Fix]:
+def other_exports(case: Case, record: Record, trials: RepairTrials) -> Iterator[Fix]:
     """The first export of each exporter with which the cells pass, that of the record's own exporter first."""
-    own = str(record["exporter"])
+    own = record.exporter
     for exporter in sorted(OPSETS, key=lambda name: name != own):
         if exporter == "dynamo" and case.says.script:
             continue
@@ -296,11 +300,11 @@ def other_exports(case: Case, record: Mapping[str, Any], trials: RepairTrials) -
                 break
 
 
-def _opsets(case: Case, record: Mapping[str, Any], exporter: Exporter) -> list[int]:
+def _opsets(case: Case, record: Record, exporter: Exporter) -> list[int]:
     """The opsets to try: those that the case has first, without that of the record."""
     target = case.says.export.exporters.get(exporter)
     had = list(target.opsets) if target is not None else []
-    wrong = record["opset"] if exporter == record["exporter"] else None
+    wrong = record.opset if exporter == record.exporter else None
     return [opset for opset in dict.fromkeys([*had, *OPSETS[exporter]]) if opset != wrong]
 
 
@@ -325,7 +329,7 @@ def _paste_opset(case: Case, exporter: Exporter, opset: int) -> str:
 
 
 # ---- what is tried, by the component at fault ---------------------------------------------------------------
-_Fixes = Callable[[Case, Mapping[str, Any], RepairTrials], Iterator[Fix]]
+_Fixes = Callable[[Case, Record, RepairTrials], Iterator[Fix]]
 _EXPORTS = "the case's own symbolics taken out, other opsets and the other exporter"
 TRIED: dict[str, tuple[str, tuple[_Fixes, ...]]] = {
     "exporter": (_EXPORTS, (own_taken_out, other_exports)),
@@ -343,7 +347,7 @@ def _component(finding: Finding) -> str:
     return "exporter" if finding.key.by == "code" else finding.key.component
 
 
-def fixes(finding: Finding, case: Case, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[Fix]:
+def fixes(finding: Finding, case: Case, record: Record, trials: RepairTrials) -> Iterator[Fix]:
     """The changes to a case with which the cell of a record passes, which is one of the finding."""
     _, tried = TRIED.get(_component(finding), ("", ()))
     for of in tried:

@@ -57,7 +57,7 @@ class RepairTrials:
         passed: list[Cell] = []
         examples = 0
         for cell in cells:
-            record = self._run(cell)
+            record = self.record(cell)
             if record.status == "passed":
                 passed.append(cell)
                 examples += record.examples
@@ -66,18 +66,15 @@ class RepairTrials:
         compared = examples and any(cell.check in ("accuracy", "fidelity") for cell in passed)
         return f"{len(passed)} cells pass, {examples} examples verified" if compared else None
 
-    def record(self, cell: Cell) -> dict[str, Any]:
+    def record(self, cell: Cell) -> Record:
         """The record of a cell."""
-        return self._run(cell).as_dict()
-
-    def _run(self, cell: Cell) -> Record:
         start = time.monotonic()
         runner = Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)
         return runner(cell, lambda note: self.doing(cell.id, note, start))
 
     def unharmed(self, cells: Sequence[Cell]) -> bool:
         """Return whether none of these cells fails otherwise than it is declared to."""
-        return all(self.record(cell)["status"] != "failed" for cell in cells)
+        return all(self.record(cell).status != "failed" for cell in cells)
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Return what a function gives in the worker, which gets the worker's progress first; None where it raises or
@@ -91,11 +88,9 @@ def changed(case: Case, **values: Any) -> Case:
     return dataclasses.replace(case, says=case.says.model_copy(update={"fails": [], **values}), fails_lines=())
 
 
-def proving(
-    case: Case, record: Mapping[str, Any], exporter: str, opset: int, checks: Collection[str] = PROVING
-) -> list[Cell]:
+def proving(case: Case, record: Record, exporter: str, opset: int, checks: Collection[str] = PROVING) -> list[Cell]:
     """The cells of a changed case that have to pass: of that export, on the record's runtime and at its precision."""
-    runtime, precision = record.get("runtime"), record["precision"]
+    runtime, precision = record.runtime, record.precision
 
     def counts(cell: Cell) -> bool:
         if (cell.exporter, cell.opset) != (exporter, opset) or cell.check not in checks:

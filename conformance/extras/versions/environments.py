@@ -146,10 +146,10 @@ def bisected(
     """
 
     def verdict(wanted: Wanted) -> tuple[str, str]:
-        found = [record for record in read_run(ask(wanted))[1] if record["id"] == cell]
+        found = [record for record in read_run(ask(wanted))[1] if record.id == cell]
         if not found:
             raise UserError(f"--bisect: there is no cell {cell}")
-        told = (str(found[0]["status"]), str(found[0]["error"] or ""))
+        told = (found[0].status, found[0].error or "")
         tell(f"{wanted.package} {wanted.version}: {' '.join(told).strip()}")
         return told
 

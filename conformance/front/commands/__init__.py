@@ -105,7 +105,7 @@ def outcomes(records: Iterable[Record]) -> Iterator[str]:
 
     records = [*records]
     for record in records:
-        yield text.verdict(record.as_dict())
+        yield text.verdict(record)
         if record.status == "skipped":
             yield f"  {record.reason}"
     yield from blocks(records)
@@ -116,7 +116,7 @@ def blocks(records: Iterable[Record]) -> Iterator[str]:
     from conformance.results.records import finding_block
     from conformance.results.records.findings import findings
 
-    found = findings(record.as_dict() for record in records)
+    found = findings(records)
     for number, finding in enumerate(found, 1):
         yield ""
         yield from finding_block.lines(finding_block.describe(finding, kept=False), number, len(found), width())

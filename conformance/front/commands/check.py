@@ -164,7 +164,7 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
     def see(record: Record) -> None:
         if _is_reported(record, given):  # after the verdicts, once for each reason
             return
-        say(text.verdict(record.as_dict()))
+        say(text.verdict(record))
         if record.status == "skipped":
             say("  for the same reason" if record.reason in reasons else f"  {record.reason}")
             reasons.add(record.reason)

@@ -9,15 +9,18 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.front.commands import diff, merge
 from conformance.front.commands.run import start
 from conformance.process.errors import UserError
 from conformance.results.records.run_file import JUNIT, PAGE, read_run
 from conformance.results.records.sanitize import one_line, tell
+
+if TYPE_CHECKING:
+    from conformance.results.baseline import Change
 
 _RAN = (0, 1, 5)
 """Exit codes of a run that left records, if it had any cells; all others are about options, or a run broken off."""
@@ -92,7 +95,7 @@ def _join(given: argparse.Namespace, base: Path | None) -> int:
     from conformance.results.baseline import load
     from conformance.results.report.record_rows import failures
 
-    return 1 if failures([dict(record) for record in load(given.report)[1]]) else 0
+    return 1 if failures(load(given.report)[1]) else 0
 
 
 def _call(command: Any, *words: str) -> int:
@@ -199,7 +202,7 @@ def _show(given: argparse.Namespace, base: Path | None) -> None:
         _comment(given, base, changes)
 
 
-def _comment(given: argparse.Namespace, base: Path | None, changes: Sequence[Mapping[str, Any]]) -> None:
+def _comment(given: argparse.Namespace, base: Path | None, changes: Sequence[Change]) -> None:
     """Comment on the pull request, or tell why there is no comment, which the summary says too."""
     from conformance.results.baseline import load
     from conformance.results.report import code_host

@@ -6,13 +6,15 @@ import argparse
 import importlib
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.front.commands import add_cell_timeout, add_option, add_store
 from conformance.results.records.sanitize import tell
 from conformance.runtimes.registry import IN_CASES
+
+if TYPE_CHECKING:
+    from conformance.results.records.record import Record
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +51,8 @@ def run(given: argparse.Namespace) -> int:
     from conformance.models.bundle.bundle_layout import Bundle
     from conformance.process.errors import UserError
 
-    def show(record: Mapping[str, Any]) -> None:
-        tell(f"{record['status']:8} {record['id']}")
+    def show(record: Record) -> None:
+        tell(f"{record.status:8} {record.id}")
 
     bundle = Bundle(given.bundle)
     how: dict[str, Any] = {
@@ -70,9 +72,9 @@ def run(given: argparse.Namespace) -> int:
     for line in summary(records, shutil.get_terminal_size((120, 40)).columns):
         tell(line)
     tell(f"the run is in {given.report}")
-    if any(record["status"] in ("failed", "xpassed") for record in records):
+    if any(record.status in ("failed", "xpassed") for record in records):
         return 1
-    if all(record["status"] == "skipped" for record in records):
+    if all(record.status == "skipped" for record in records):
         tell("every cell was skipped: that is not a success")
         return 5
     return 0

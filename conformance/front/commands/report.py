@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from conformance.results.records.sanitize import tell
+
+if TYPE_CHECKING:
+    from conformance.results.baseline import Change
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +54,14 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def changes_since(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
+def changes_since(run: Path, baseline: Path | None) -> list[Change]:
     """Compare with a baseline; without one, read what ``--baseline`` found."""
     if baseline is None:
-        from conformance.results.records.run_file import read_changes
+        from conformance.results.baseline.change import read_changes
 
         return read_changes(run)
     from conformance.results.baseline import compare_runs, load, selection_of
 
     after = load(run)
     selected, _ = selection_of(after[0])
-    return [change.as_dict() for change in compare_runs(load(baseline), after, selected=selected)]
+    return compare_runs(load(baseline), after, selected=selected)

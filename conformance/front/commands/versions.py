@@ -131,7 +131,7 @@ def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namesp
         runs.append((environment.name, load(place)))
         tell(f"{environment.name}: {matrix.counts(runs[-1][1][1])}")
     width = shutil.get_terminal_size((120, 40)).columns
-    worse = any(record["status"] in ("failed", "xpassed") for _, (_, records) in runs for record in records)
+    worse = any(record.status in ("failed", "xpassed") for _, (_, records) in runs for record in records)
     for (before, old), (after, new) in itertools.pairwise(runs):
         changes = compare_runs(
             old, new, limits=Limits(slower_factor=math.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import queue
 import time
@@ -64,7 +65,7 @@ class Explaining:
         """``workers`` gives up to so many that do nothing."""
         self._session, self._options = session, session.options
         self._writing, self._workers = writing, workers
-        self.red: dict[str, dict[str, Any]] = {}
+        self.red: dict[str, Record] = {}
         """The whole records of red cells, by id, in the order of the run."""
         self.reports: dict[str, pytest.TestReport] = {}
         """The reports of their tests."""
@@ -77,9 +78,9 @@ class Explaining:
         self._told = False
         """True if a log says that failures are explained now."""
 
-    def add(self, record: dict[str, Any], report: pytest.TestReport) -> None:
+    def add(self, record: Record, report: pytest.TestReport) -> None:
         """Keep the record of a red cell, and the report of its test, which shows what it says."""
-        self.red[record["id"]], self.reports[record["id"]] = record, report
+        self.red[record.id], self.reports[record.id] = record, report
 
     def notes(self) -> Iterator[str]:
         """Say what was left out."""
@@ -88,16 +89,15 @@ class Explaining:
             yield f"{left} red cells are not explained ({self._why_left}): --explain all, or conformance explain CELL"
 
     def _unexplained(self) -> int:
-        return sum(record["status"] == "failed" and record["unexplained"] for record in self.red.values())
+        return sum(record.status == "failed" and record.unexplained for record in self.red.values())
 
     # ---- the end of the run ----------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Explain the causes, those of most cells first. What is not done when time is up, or at Ctrl-C, is left."""
         from conformance.results.records.causes import by_likeness
-        from conformance.results.records.record import Record
 
-        waiting = [Record.from_dict(record) for record in self.red.values() if record["unexplained"]]
+        waiting = [dataclasses.replace(record) for record in self.red.values() if record.unexplained]
         named = self._session.planning.named
         groups = [
             [(cell, record) for record in alike if (cell := named(record.id)) is not None]
@@ -123,11 +123,9 @@ class Explaining:
 
     def name_folders(self) -> None:
         """Give the folders of all findings their ids: where cells ran on a cluster, each was explained there."""
-        from conformance.results.records.record import Record
-
-        for told in [*self.red.values()]:
-            if told["bundle"] and not (told["unexplained"] or told["explained_with"]):
-                self._replace(Record.from_dict(told))
+        for record in [*self.red.values()]:
+            if record.bundle and not (record.unexplained or record.explained_with):
+                self._replace(dataclasses.replace(record))
 
     def leave(self, why: str) -> None:
         """Explain nothing, as the run was broken off."""
@@ -176,12 +174,11 @@ class Explaining:
 
         if record.explained_with is None:
             self._name_folder(record)
-        told = record.as_dict()
-        self.red[record.id] = told
-        self._writing.replace(told)
+        self.red[record.id] = record
+        self._writing.replace(record)
         report = self.reports[record.id]
-        report.user_properties = self._session.properties.shared(describe(told))
-        report.longrepr = text.failure(told)
+        report.user_properties = self._session.properties.shared(describe(record))
+        report.longrepr = text.failure(record)
         self._junit.explain(report, str(report.longrepr))
 
     def _name_folder(self, record: Record) -> None:
@@ -221,7 +218,7 @@ class Explaining:
 def _id_of(record: Record) -> str:
     from conformance.results.records.findings import Finding, key_of
 
-    return Finding(key_of(record.as_dict())).id
+    return Finding(key_of(record)).id
 
 
 def _leave(alike: object, error: Exception) -> None:

@@ -74,7 +74,7 @@ class FindingsFirst:
             reporter.write_line(f"the first {whole} findings are shown whole, and all with -v")
         if reporter.config.get_verbosity() >= _FULL:
             for record in self._session.explaining.red.values():
-                reporter.write_sep("_", literal(record["id"]), red=True, bold=True)
+                reporter.write_sep("_", literal(record.id), red=True, bold=True)
                 for line in text.failure(record).splitlines():
                     reporter.write_line(line)
         reporter.write_line("")

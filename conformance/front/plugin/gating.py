@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.process.errors import UserError, display_path, why
 from conformance.results.records.sanitize import one_line
@@ -12,6 +12,7 @@ from conformance.results.records.sanitize import one_line
 if TYPE_CHECKING:
     from conformance.front.plugin.options import Options
     from conformance.results.baseline import Change
+    from conformance.results.records.record import Record
 
 
 class Gating:
@@ -21,7 +22,7 @@ class Gating:
         self._options = options
         self._notes: list[str] = []
         self._changes: list[Change] = []
-        self.earlier: list[tuple[str, dict[str, Mapping[str, Any]]]] = []
+        self.earlier: list[tuple[str, Mapping[str, Record]]] = []
         """The baseline's name with its records by id; empty where there is none that can be read."""
         self.regressions = 0
         """How many regressions nobody has accepted."""
@@ -42,7 +43,7 @@ class Gating:
             self._notes, self.regressions = [one_line(error)], 1
             return
         selected, note = selection_of(after[0])
-        self.earlier = [(display_path(self._options.baseline), {record["id"]: record for record in before[1]})]
+        self.earlier = [(display_path(self._options.baseline), {record.id: record for record in before[1]})]
         self._changes = compare_runs(before, after, selected=selected)
         self._notes = [*environment_changes(before, after), *([note] if note else [])]
         self.regressions = gate(self._changes)

@@ -22,11 +22,12 @@ from conformance.results.records.sanitize import block
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from conformance.case.plan.catalogue import Selection
     from conformance.case.plan.cell import Cell
     from conformance.models.kept.results import Last
+    from conformance.results.records.record import Record
 
 _ENDS = {"none": 0.0, "all": math.inf}
 """The words that ``--explain`` takes besides a time."""
@@ -228,7 +229,7 @@ class Options:
             raise pytest.UsageError(block(f"--reuse {error}")) from None
         required = self.required()
         sound = [record for record in records if may_stand(record, required)]
-        return {record["fingerprint"]: json.dumps(record) for record in sound if record["fingerprint"]}
+        return {record.fingerprint: json.dumps(record.as_dict()) for record in sound if record.fingerprint}
 
     def last_runs(self, cells: Iterable[Cell]) -> dict[str, Last]:
         """By cell id what is known of its last run: by the store, and else by the run in the folder of this one."""
@@ -241,7 +242,7 @@ class Options:
         except (UserError, OSError):
             return found
         were = header.get("conditions")
-        of_run = {r["id"]: Last.from_dict(r["depends"], were) for r in records if r.get("depends") is not None}
+        of_run = {one.id: Last.from_dict(one.depends, were) for one in records if one.depends is not None}
         return {**of_run, **found}
 
     def flags(self) -> list[str]:
@@ -250,13 +251,13 @@ class Options:
         return [*standing, *(str(argument) for argument in self.config.invocation_params.args)]
 
 
-def may_stand(record: Mapping[str, Any], required: Collection[str]) -> bool:
+def may_stand(record: Record, required: Collection[str]) -> bool:
     """Return whether what an earlier run says of a cell may stand: that it is right, or wrong as declared; or that
     what it ran shows neither, unless a verdict of its runtime is required."""
-    if record["status"] == "skipped":
-        return record.get("undecided", False) and record["runtime"] not in required
+    if record.status == "skipped":
+        return record.undecided and record.runtime not in required
     # a duration belongs to the run that measured it
-    return record["status"] in ("passed", "xfailed") and record["check"] != "latency"
+    return record.status in ("passed", "xfailed") and record.check != "latency"
 
 
 def _cores() -> int:

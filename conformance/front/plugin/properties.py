@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from conformance.results.records.location import places_of
+
+if TYPE_CHECKING:
+    from conformance.results.records.record import Record
 
 _OF_ONE_CELL = ("command", "ratio", "bundle")
 """Properties of which hardly any two tests have the same."""
@@ -43,16 +46,18 @@ class Properties:
         ]
 
 
-def describe(record: dict[str, Any]) -> list[tuple[str, object]]:
+def describe(record: Record) -> list[tuple[str, object]]:
     """List what JUnit files tell of a cell besides pytest's own."""
     names = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "stage", "error", "fault",
              "examples", "command", "bundle")  # fmt: skip
-    properties: list[tuple[str, object]] = [(name, record[name]) for name in names if record[name] is not None]
-    case = (record["source"]["file"], record["source"]["line"])
+    properties: list[tuple[str, object]] = [
+        (name, value) for name in names if (value := getattr(record, name)) is not None
+    ]
+    case = (record.source.get("file"), record.source.get("line"))
     properties.append(("source", f"{case[0]}:{case[1]}"))
-    place = next(places_of(record), case) if record["status"] == "failed" else case
+    place = next(iter(places_of(record)), case) if record.status == "failed" else case
     if place != case:
         properties.append(("place", f"{place[0]}:{place[1]}"))
-    if record["worst"] is not None:
-        properties.append(("ratio", record["worst"]["ratio"]))
+    if record.worst is not None:
+        properties.append(("ratio", record.worst["ratio"]))
     return properties

@@ -68,12 +68,14 @@ class Running:
         if not config.option.collectonly and not self._earlier and not runs_elsewhere:
             self._start()
 
-    def __call__(self, cell: Cell) -> dict[str, Any]:
-        """The record of one cell, as plain data."""
+    def __call__(self, cell: Cell) -> Record:
+        """The record of one cell."""
+        from conformance.results.records.record import Record
+
         made = None if self.clustered is None else self.clustered.made(cell)
         reused = None if made is not None else self._reused(cell)
         if reused is not None:
-            return {**json.loads(reused), "reused": True}
+            return Record.from_dict({**json.loads(reused), "reused": True})
         given, self.given = self.given, None
         # What a worker has made stands, also where none that could make it is left by now.
         host, absent = None, None if made is not None else self._absence(cell)
@@ -92,7 +94,7 @@ class Running:
             waiting.done()
         record.command, record.fingerprint = self._command(cell), self._fingerprint(cell, host)
         record.again = self._again.get(cell.id, [])
-        return self._as_required(cell, record).as_dict()
+        return self._as_required(cell, record)
 
     def has_to_run(self, cell: Cell) -> bool:
         """Return whether a cell is run: it can be, and no record of it is taken over.
@@ -132,13 +134,13 @@ class Running:
         self._again[cell.id] = why[:_REASONS]
         return None
 
-    def broken(self, cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> dict[str, Any]:
+    def broken(self, cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> Record:
         """The record of a cell whose test ended without one; see ``cells.runner.broken``."""
         from conformance.cells import runner
 
         record = runner.broken(cell, error, reason, raised)
         record.command = self._command(cell)
-        return record.as_dict()
+        return record
 
     def idle(self) -> list[Worker]:
         """Return the worker, which has run all that there was, if there is one."""

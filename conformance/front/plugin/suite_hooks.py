@@ -20,13 +20,14 @@ from conformance.results.records.sanitize import block, one_line
 
 if TYPE_CHECKING:
     from conformance.case.plan.cell import Cell
+    from conformance.results.records.record import Record
 
 _SUITE = "conformance.test_suite"
 _HYPOTHESIS = "hypothesispytest"
 """The plugin of Hypothesis, which at the end imports all of Hypothesis, also where no test has used it: cells draw
 their shapes in other processes."""
 _SESSION = pytest.StashKey[SessionParts]()
-_RECORD = pytest.StashKey[dict[str, Any]]()
+_RECORD: pytest.StashKey[Record] = pytest.StashKey()
 
 
 @pytest.hookimpl(trylast=True)
@@ -157,11 +158,11 @@ def run(request: pytest.FixtureRequest) -> Any:
         record = running(cell)
         request.node.stash[_RECORD] = record  # until its report is made
         request.node.user_properties += shared(describe(record))
-        if record["status"] == "skipped":
-            pytest.skip(one_line(record["reason"]))
-        if record["status"] == "xfailed":
-            pytest.xfail(one_line(record["reason"]))
-        if record["status"] != "passed":
+        if record.status == "skipped":
+            pytest.skip(one_line(record.reason))
+        if record.status == "xfailed":
+            pytest.xfail(one_line(record.reason))
+        if record.status != "passed":
             pytest.fail(text.failure(record), pytrace=False)
 
     return run_cell
@@ -197,9 +198,9 @@ def pytest_runtest_makereport(
             record = item.stash[_RECORD] = item.config.stash[_SESSION].running.broken(
                 cell, call.excinfo.typename, "the test ended without a record of its cell", call.excinfo.value
             )
-            report.conformance = record  # type: ignore[attr-defined]  # plain data, so xdist carries it along
+            report.conformance = record.as_dict()  # type: ignore[attr-defined]  # plain data, so xdist carries it along
     elif record is not None and report.when == "call":
-        report.conformance = record  # type: ignore[attr-defined]  # the same
+        report.conformance = record.as_dict()  # type: ignore[attr-defined]  # the same
     return report
 
 

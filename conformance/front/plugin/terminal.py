@@ -15,6 +15,7 @@ from conformance.results.records.sanitize import literal
 
 if TYPE_CHECKING:
     from conformance.front.plugin.session import SessionParts
+    from conformance.results.records.record import Record
 
 
 class Terminal:
@@ -37,20 +38,20 @@ class Terminal:
 
     @pytest.hookimpl(tryfirst=True)  # before others show or write the text of the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = getattr(report, "conformance", None)
+        plain = getattr(report, "conformance", None)
         error = None
-        if record is not None and not report.nodeid.rpartition("::test_")[2].startswith(record["id"]):
+        if plain is not None and not report.nodeid.rpartition("::test_")[2].startswith(plain["id"]):
             self._session.mixed_up = True
-            error, reason = "BadAnswer", f"its test came with the record of {record['id']}"
-        elif record is None and report.failed and report.when not in ("setup", "call", "teardown"):
+            error, reason = "BadAnswer", f"its test came with the record of {plain['id']}"
+        elif plain is None and report.failed and report.when not in ("setup", "call", "teardown"):
             # of a test whose process ended, so that xdist made the report
             error, reason = "ProcessLost", f"the process of pytest-xdist ended: {report.longreprtext}"
         if error is not None:
             cell = self._session.planning.named(_cell_part(report))
-            record = None if cell is None else self._session.running.broken(cell, error, reason)
-        if record is not None:
-            self._session.writing.add(record)
-            if record["status"] in RED:
+            plain = None if cell is None else self._session.running.broken(cell, error, reason).as_dict()
+        if plain is not None:
+            record = self._session.writing.add(plain)
+            if record.status in RED:
                 self._session.explaining.add(record, report)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
             vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
@@ -97,11 +98,11 @@ def _cell_part(report: pytest.TestReport) -> str:
     return name + bracket
 
 
-def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any]) -> None:
+def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: Record) -> None:
     """Hand the durations of a latency cell to pytest-benchmark, which shows, stores and compares them as its own."""
     session: Any = getattr(config, "_benchmarksession", None)
-    if session is None or not (record["latency"] or {}).get("own"):
+    if session is None or record.latency is None or not record.latency.get("own"):
         return
     from conformance.judge.latency.latency_store import metadata
 
-    session.benchmarks += metadata(record["id"], nodeid, record["latency"])
+    session.benchmarks += metadata(record.id, nodeid, record.latency)

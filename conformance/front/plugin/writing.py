@@ -15,6 +15,8 @@ from conformance.process.errors import UserError, display_path, why
 if TYPE_CHECKING:
     from conformance.front.plugin.clustered import Clustered
     from conformance.front.plugin.options import Options
+    from conformance.results.records.brief import Brief
+    from conformance.results.records.record import Record
     from conformance.results.records.run_file import RunWriter
 
 
@@ -31,8 +33,8 @@ class Writing:
         """The times at which the first cell could begin, and at which the last record came."""
         self._writer: RunWriter | None = None
         self._unlocked = False
-        self.records: list[dict[str, Any]] = []
-        """What ``results.records.brief`` keeps of each; the whole ones are in the run file alone."""
+        self.records: list[Brief] = []
+        """What is kept of each; the whole ones are in the run file alone."""
         self._at: dict[str, int] = {}
         """The place in ``records`` by cell id."""
         self.trouble: str | None = None
@@ -64,24 +66,26 @@ class Writing:
             self._begun = self._last = time.time()
         return self._writer
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Write a finished cell down at once."""
+    def add(self, plain: dict[str, Any]) -> Record:
+        """Write a finished cell down at once, and return its record."""
         from conformance.results.records.brief import brief
+        from conformance.results.records.record import Record
 
-        writer = self.begin()
-        self._at[record["id"]] = len(self.records)
+        writer, record = self.begin(), Record.from_dict(plain)
+        self._at[record.id] = len(self.records)
         self.records.append(brief(record))
         self._last = time.time()
         with contextlib.suppress(OSError):  # tried again with the next record, and told at the end
-            writer.add(record)
+            writer.add(plain)
+        return record
 
-    def replace(self, record: dict[str, Any]) -> None:
+    def replace(self, record: Record) -> None:
         """Write a cell down again, which has an explanation now."""
         from conformance.results.records.brief import brief
 
-        self.records[self._at[record["id"]]] = brief(record)
+        self.records[self._at[record.id]] = brief(record)
         with contextlib.suppress(OSError):  # tried again at the end, and told there
-            self.begin().replace(record)
+            self.begin().replace(record.as_dict())
 
     def close(self, *, finished: bool = True) -> None:
         """Close the run file; a run that did not reach its end has no ``run.json``."""
@@ -103,11 +107,11 @@ class Writing:
 
     def unmet(self) -> frozenset[str]:
         """Return what --require names and no cell that was run is about."""
-        run = [record for record in self.records if record["status"] != "skipped"]
-        return self._options.required() - {record["runtime"] for record in run} - {record["check"] for record in run}
+        run = [record for record in self.records if record.status != "skipped"]
+        return self._options.required() - {record.runtime for record in run} - {record.check for record in run}
 
     def all_skipped(self) -> bool:
-        return all(record["status"] == "skipped" for record in self.records)
+        return all(record.status == "skipped" for record in self.records)
 
     def emptiness(self) -> Iterator[str]:
         """Say why a run in which nothing failed is no success all the same."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.process.errors import UserError, did_you_mean
 from conformance.results.baseline.baseline_file import BaselineEntry, head, read, write
-from conformance.results.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id
+from conformance.results.baseline.change import KINDS, Change, Limits, Run, Selected, by_id
 from conformance.results.baseline.change_causes import finished, same_processor
-from conformance.results.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
+from conformance.results.baseline.line import MEASURED, Accepted, Line, compact, dump, expand, part, replaced
 from conformance.results.baseline.run_comparison import RunComparison, compare_runs
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Header
 
 _NEAR = 5
 """How many ids an error lists."""
@@ -77,7 +78,7 @@ class Accepting:
     def line(self, old: Line | None, new: Record | None, accepted: Iterable[Change]) -> Line:
         """``old`` with what was ``accepted`` taken over from ``new``; ``old`` or ``new`` may be missing, not both."""
         made = self._of(new) if old is None else old
-        entries = list(made.get("accepted", []))
+        entries: list[Accepted] = list(made.get("accepted", []))
         for change in accepted:
             if change.kind == "acceptance pointless":
                 assert old is not None and new is not None
@@ -100,7 +101,7 @@ class Accepting:
         rest = {name: value for name, value in made.items() if name != "accepted"}
         return {**rest, "accepted": entries} if entries else rest
 
-    def _holds(self, old: Line | None, entry: Line, new: Record | None) -> bool:
+    def _holds(self, old: Line | None, entry: Accepted, new: Record | None) -> bool:
         """Return whether the cell is still worse than before ``entry`` was accepted."""
         return old is not None and new is not None and self._comparison.held(expand(old), entry, new) is not None
 
@@ -198,7 +199,7 @@ def _check_kinds(kinds: Collection[str]) -> None:
             raise UserError(f"there is no kind '{kind}'{did_you_mean(kind, KINDS)}")
 
 
-def _check_whole(header: Mapping[str, Any], chosen: Sequence[Change], *, new: bool) -> None:
+def _check_whole(header: Header, chosen: Sequence[Change], *, new: bool) -> None:
     if finished(header):
         return
     if new:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conformance.process.disk.foreign_files import parse_json, read_text
 from conformance.process.errors import UserError, display_path, why
-from conformance.results.baseline.change import Record, Run
-from conformance.results.baseline.line import Line, check, compact, dump, expand
-from conformance.results.records.record_types import Environment
+from conformance.results.baseline.change import Run
+from conformance.results.baseline.line import Line, case_of_line, check, compact, dump, expand
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Environment, Header
 from conformance.results.records.run_file import read_run
 from conformance.results.records.validation import Misfit, check_of
 
@@ -38,7 +39,7 @@ class BaselineEntry:
     text: str
 
 
-def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Record]) -> None:
+def write_baseline(file: Path, header: Header, records: Iterable[Record]) -> None:
     """Write a whole baseline; what a baseline that was in the file before had accepted is forgotten.
 
     Raises UserError for a cell that is there twice.
@@ -52,8 +53,9 @@ def read_baseline(file: Path) -> Run:
 
     Raises UserError with file, line and what to do where it is no baseline, or a merge or an editor broke it.
     """
-    header, entries = read(file)
-    return json.loads(header), [expand(entry.line) for entry in entries]
+    first, entries = read(file)
+    header: Header = json.loads(first)
+    return header, [expand(entry.line) for entry in entries]
 
 
 def load(place: Path) -> Run:
@@ -63,7 +65,7 @@ def load(place: Path) -> Run:
     return read_run(place)
 
 
-def head(header: Mapping[str, Any]) -> Line:
+def head(header: Header) -> Line:
     """The first line of a baseline: its format and what it was made on, without the arguments of that run."""
     environment = {key: value for key, value in (header.get("environment") or {}).items() if key != "flags"}
     return {"baseline": VERSION, "started": header.get("started"), "environment": environment}
@@ -107,7 +109,7 @@ def write(file: Path, header: str, entries: Sequence[BaselineEntry]) -> None:
     """Put the cells in order and replace the file at once. Raises UserError for a cell that is there twice."""
     texts, case, last = [header], "", None
     for entry in sorted(entries, key=lambda entry: str(entry.line["id"])):
-        name, its_case = entry.line["id"], expand(entry.line)["case"]
+        name, its_case = entry.line["id"], case_of_line(entry.line)
         if name == last:
             raise UserError(f"{name} is there twice; run again, or merge its parts again")
         if its_case != case:

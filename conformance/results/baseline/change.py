@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from conformance.process.errors import UserError
+from conformance.process.disk.foreign_files import parse_json, read_text
+from conformance.process.errors import UserError, display_path
+from conformance.results.records import record_types
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Header, Place
+from conformance.results.records.run_file import CHANGES
+from conformance.results.records.validation import check_of
 
-Record: TypeAlias = Mapping[str, Any]
-"""``Record.as_dict()``, or what ``baseline_file.read_baseline`` makes of a line: the same fields, but fewer."""
-
-Run: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]
+Run: TypeAlias = tuple[Header, Sequence[Record]]
 """Header and records, as ``conformance.results.records.run_file.read_run`` and ``baseline_file.load`` give them."""
 
 Selected: TypeAlias = Callable[[Record], bool] | Collection[str]
@@ -79,11 +83,11 @@ class Change:
 
     id: str
     kind: str
-    regression: bool
-    before: Any
-    after: Any
-    text: str
-    source: Mapping[str, Any]
+    regression: bool = False
+    before: Any = None
+    after: Any = None
+    text: str = ""
+    source: Place = field(default_factory=Place)
     accepted: bool = False
     cause: str = ""
     """What made it, as far as the records say: changes of one kind with one cause are shown together. Empty where
@@ -91,6 +95,12 @@ class Change:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Change:
+        """The inverse of ``as_dict``; what an earlier version does not say is missing."""
+        known = {item.name: values[item.name] for item in fields(cls) if values.get(item.name) is not None}
+        return cls(**known)
 
 
 def gate(changes: Iterable[Change]) -> int:
@@ -105,12 +115,29 @@ def by_id(records: Iterable[Record], run_name: str) -> dict[str, Record]:
     """The records by their ids. Raises UserError, with the run's name, where a cell is there twice."""
     records_by_id: dict[str, Record] = {}
     for record in records:
-        if record["id"] in records_by_id:
-            raise UserError(f"{run_name} has {record['id']} twice; run again, or merge its parts again")
-        records_by_id[record["id"]] = record
+        if record.id in records_by_id:
+            raise UserError(f"{run_name} has {record.id} twice; run again, or merge its parts again")
+        records_by_id[record.id] = record
     return records_by_id
 
 
 def number(value: Any) -> float | None:
     """A number of a record as a float, also an infinity or NaN, which records write as text; None stays None."""
     return None if value is None else float(value)
+
+
+def read_changes(folder: Path) -> list[Change]:
+    """Return what the run's own ``--baseline`` found, as ``changes.json`` beside it says; empty where there is none.
+
+    Raises UserError where that file is damaged.
+    """
+    file = folder / CHANGES
+    if not file.exists():
+        return []
+    text = read_text(file)
+    try:
+        changes = parse_json(text)
+        check_of(list[record_types.Change])(changes)
+    except ValueError as error:
+        raise UserError(f"{display_path(file)}: is damaged ({error}); delete it, or name the --baseline") from None
+    return [Change.from_dict(change) for change in changes]

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from conformance.results.baseline.change import Run
 from conformance.results.baseline.timing import timing
+from conformance.results.records.record_types import Environment, Graph, Header
 
 Instructions: TypeAlias = frozenset[str] | None
 """The instruction sets of a processor; None where a run's header does not say."""
@@ -29,7 +30,7 @@ def environment_changes(before: Run, after: Run) -> list[str]:
     ]
 
 
-def same_exporters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def same_exporters(before: Header, after: Header) -> bool:
     """Return whether two exports of one module have to be the same bytes.
 
     An ONNX file names the version that made it.
@@ -38,7 +39,7 @@ def same_exporters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return all(versions[0].get(name) == versions[1].get(name) for name in _EXPORTERS)
 
 
-def same_processor(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def same_processor(before: Header, after: Header) -> bool:
     """Return whether latencies of the two runs, by their headers, are comparable.
 
     They never are if a run has several processors.
@@ -47,20 +48,20 @@ def same_processor(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return all(old.get(kind) == new.get(kind) and not _mixed(old.get(kind)) for kind in ("cpu", "gpu"))
 
 
-def instructions_of(header: Mapping[str, Any]) -> Instructions:
+def instructions_of(header: Header) -> Instructions:
     """The instruction sets of a run's processor, by which libraries choose their kernels."""
     cpu = _environment(header).get("cpu")
     names = cpu.get("instructions") if isinstance(cpu, Mapping) else None
     return None if names is None else frozenset(map(str, names))
 
 
-def versions_of(header: Mapping[str, Any]) -> Mapping[str, str | None]:
+def versions_of(header: Header) -> Mapping[str, str | None]:
     """Return the versions of a run's packages, by their names."""
     versions = _environment(header).get("versions")
     return versions if isinstance(versions, Mapping) else {}
 
 
-def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_bytes: bool) -> str | None:
+def graph_change(before: Graph, after: Graph, *, by_bytes: bool) -> str | None:
     """Describe how the graph (``{opset, nodes, sha}``) changed.
 
     ``by_bytes``: also where the nodes are equal and the sha is another one.
@@ -81,12 +82,11 @@ def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_byte
     return "; ".join(parts) or None
 
 
-def _environment(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    environment: Mapping[str, Any] = header.get("environment") or {}
-    return environment
+def _environment(header: Header) -> Environment:
+    return header.get("environment") or {}
 
 
-def _values(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _values(old: Environment, new: Environment) -> Iterator[str]:
     for name in ("conformance", "python", "platform", "cores"):
         if old.get(name) != new.get(name):
             yield f"{name} {_word(old.get(name))} -> {_word(new.get(name))}"
@@ -97,7 +97,7 @@ def _values(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} {was} -> {now}"
 
 
-def _processors(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _processors(old: Environment, new: Environment) -> Iterator[str]:
     for kind in ("cpu", "gpu"):
         was, now = old.get(kind), new.get(kind)
         if was == now:
@@ -112,26 +112,26 @@ def _processors(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
             yield f"{kind} {_name(now)}: described otherwise ({_word(was)} -> {_word(now)})"
 
 
-def _options(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _options(old: Environment, new: Environment) -> Iterator[str]:
     was, now = old.get("flags"), new.get("flags")
     if was is not None and now is not None and was != now:  # a baseline has none
         yield f"arguments: {' '.join(was)} -> {' '.join(now)}"
 
 
 def _not_comparable(before: Run, after: Run) -> Iterator[str]:
-    timed = any(map(timing, before[1])) and any(map(timing, after[1]))
+    timed = all(any(timing(record.latency) for record in run[1]) for run in (before, after))
     if timed and not same_processor(before[0], after[0]):
         yield "latencies are not comparable: other processor"
     if not same_exporters(before[0], after[0]):
         yield "models with equal nodes are not compared by their bytes, which name the exporter's version"
 
 
-def finished(header: Mapping[str, Any]) -> bool:
+def finished(header: Header) -> bool:
     """Return whether the run reached all its cells, or all parts of it did."""
     return ("seconds" in header or "baseline" in header) and not header.get("unfinished")
 
 
-def _unfinished(header: Mapping[str, Any]) -> Iterator[str]:
+def _unfinished(header: Header) -> Iterator[str]:
     if "seconds" not in header and "baseline" not in header:
         yield "the later run did not finish: what it did not reach counts as vanished"
     for name in header.get("unfinished") or []:

@@ -12,9 +12,9 @@ from typing import Any
 from conformance.process.errors import UserError, display_path
 from conformance.results.baseline.change import Run
 from conformance.results.baseline.shards import parse_shard
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Environment, Header, Shard
 from conformance.results.records.run_file import RunWriter, read_run
-
-_VERDICT = ("status", "stage", "error", "fault")
 
 _OF_ONE_JOB = ("--shard", "--report", "--store")
 """Options that differ from job to job and say nothing about which cells there are."""
@@ -25,13 +25,16 @@ class MergedPart:
     """A run that is merged, named by its place."""
 
     name: str
-    header: Mapping[str, Any]
-    records: Sequence[Mapping[str, Any]]
+    header: Header
+    records: Sequence[Record]
 
     @property
-    def environment(self) -> Mapping[str, Any]:
-        environment: Mapping[str, Any] = self.header.get("environment") or {}
-        return environment
+    def environment(self) -> Environment:
+        return self.header.get("environment") or {}
+
+    @property
+    def shard(self) -> Shard | None:
+        return self.header.get("shard")
 
     @property
     def flags(self) -> list[str]:
@@ -70,7 +73,7 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
     if not allow_mixed:
         _refuse_mixed(parts)
         _refuse_two(parts, "conformance itself", _own_code)
-    _refuse_two(parts, "the case files", lambda part: (part.header.get("shard") or {}).get("files"))
+    _refuse_two(parts, "the case files", lambda part: None if part.shard is None else part.shard.get("files"))
     _refuse_other_files(parts)
     _refuse_other_cuts(parts)
     _write(parts, out, [*unfinished, *missing])
@@ -82,7 +85,7 @@ def _write(parts: Sequence[MergedPart], out: Path, lacking: Sequence[str]) -> No
     records = _joined(parts)
     writer = RunWriter(out, _header(parts, lacking))
     for record in records:
-        writer.add(dict(record))
+        writer.add(record.as_dict())
     writer.close(max((float(part.header["seconds"]) for part in parts if part.finished), default=0.0))
 
 
@@ -110,14 +113,14 @@ def _refuse_parts(unfinished: Sequence[str], missing: Sequence[str]) -> None:
 
 def _refuse_other_cuts(parts: Sequence[MergedPart]) -> None:
     """Shards of so many have to be of the same cells, by the same durations, or some cells are in none of them."""
-    cuts: dict[int, MergedPart] = {}
+    cuts: dict[int, tuple[MergedPart, Shard]] = {}
     for part in parts:
-        shard = part.header.get("shard")
+        shard = part.shard
         if not shard:
             continue
-        other = cuts.setdefault(shard["count"], part)
-        if other.header["shard"]["cut"] != shard["cut"]:
-            cells = (other.header["shard"]["cells"], shard["cells"])
+        other, first = cuts.setdefault(shard["count"], (part, shard))
+        if first["cut"] != shard["cut"]:
+            cells = (first["cells"], shard["cells"])
             what = f"of {cells[0]} and of {cells[1]} cells" if cells[0] != cells[1] else "in different ways"
             raise UserError(
                 f"{other.name} and {part.name} are parts {what}, so that cells may be in neither: give all shards "
@@ -144,8 +147,8 @@ def _refuse_other_files(parts: Sequence[MergedPart]) -> None:
     known: dict[str, tuple[str, MergedPart]] = {}
     for part in parts:
         for record in part.records:
-            folder = os.path.dirname(str((record.get("source") or {}).get("file") or ""))  # noqa: PTH120
-            for name, digest in ((record.get("depends") or {}).get("files") or {}).items():
+            folder = os.path.dirname(record.source.get("file") or "")  # noqa: PTH120
+            for name, digest in ((record.depends or {}).get("files") or {}).items():
                 file = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118
                 before = known.setdefault(file, (digest, part))
                 if before[0] != digest and before[1] is not part:
@@ -176,14 +179,14 @@ def _version(part: MergedPart, package: str) -> str | None:
     return (part.environment.get("versions") or {}).get(package)
 
 
-def _joined(parts: Iterable[MergedPart]) -> list[Mapping[str, Any]]:
-    kept: dict[str, tuple[MergedPart, Mapping[str, Any]]] = {}
+def _joined(parts: Iterable[MergedPart]) -> list[Record]:
+    kept: dict[str, tuple[MergedPart, Record]] = {}
     for part in parts:
         for record in part.records:
-            name = record["id"]
+            name = record.id
             if name not in kept or _says_less(kept[name][1], record):
                 kept[name] = (part, record)
-            elif record["status"] != "skipped" and _verdict(record) != _verdict(kept[name][1]):
+            elif record.status != "skipped" and _verdict(record) != _verdict(kept[name][1]):
                 first, first_record = kept[name]
                 raise UserError(
                     f"{name}: {_words(first_record)} in {first.name}, {_words(record)} in {part.name}; "
@@ -192,20 +195,20 @@ def _joined(parts: Iterable[MergedPart]) -> list[Mapping[str, Any]]:
     return [record for _, record in kept.values()]
 
 
-def _says_less(record: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+def _says_less(record: Record, later: Record) -> bool:
     """Return whether the record of a ``later`` part counts in place of ``record``.
 
     It does where this one is skipped and that one is not, or may have measured a latency, which this one has not (a
     budget of time that cannot be decided is skipped too).
     """
-    return record["status"] == "skipped" and (later["status"] != "skipped" or record.get("latency") is None)
+    return record.status == "skipped" and (later.status != "skipped" or record.latency is None)
 
 
-def _verdict(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(record.get(name) for name in _VERDICT)
+def _verdict(record: Record) -> tuple[str | None, ...]:
+    return record.status, record.stage, record.error, record.fault
 
 
-def _words(record: Mapping[str, Any]) -> str:
+def _words(record: Record) -> str:
     return " ".join(str(word) for word in _verdict(record) if word)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.results.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id, number
+from conformance.results.baseline.change import KINDS, Change, Limits, Run, Selected, by_id, number
 from conformance.results.baseline.change_causes import (
     Instructions,
     graph_change,
@@ -17,11 +17,13 @@ from conformance.results.baseline.change_causes import (
     same_processor,
     versions_of,
 )
-from conformance.results.baseline.line import MODEL_CHECKS, compact, expand, replaced
+from conformance.results.baseline.line import MODEL_CHECKS, Accepted, accepted_of, compact, expand, replaced
 from conformance.results.baseline.timing import timing
 from conformance.results.records.findings import key_of
 from conformance.results.records.host_conditions import Host, is_about
 from conformance.results.records.processor import is_of_kind
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Cause, Header
 from conformance.results.records.text import name_of_finding
 
 _ROUNDING = "another processor, and no more than rounding"
@@ -56,7 +58,7 @@ def compare_runs(
 def _is_selected(selected: Selected | None, record: Record) -> bool:
     if selected is None:
         return True
-    return selected(record) if callable(selected) else record["id"] in selected
+    return selected(record) if callable(selected) else record.id in selected
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RunComparison:
     """Of the earlier run's packages."""
 
     @classmethod
-    def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> RunComparison:
+    def of(cls, before: Header, after: Header, limits: Limits) -> RunComparison:
         """From the headers of the two runs."""
         return cls(
             limits,
@@ -85,7 +87,7 @@ class RunComparison:
     def cell(self, old: Record | None, new: Record | None) -> list[Change]:
         """The changes of one cell, which is in one of the runs or in both; those that are accepted say so."""
         told = list(self._fresh(old, new))
-        for entry in (old or {}).get("accepted") or []:
+        for entry in accepted_of(old):
             assert old is not None
             kind = entry["kind"]
             if kind == "vanished" and new is None:
@@ -100,7 +102,7 @@ class RunComparison:
                     told.append(_pointless(old, entry, new))
         return told
 
-    def pointless(self, old: Record, entry: Mapping[str, Any], new: Record) -> bool:
+    def pointless(self, old: Record, entry: Accepted, new: Record) -> bool:
         """Return whether what the baseline's cell ``old`` has accepted is gone."""
         kind = entry["kind"]
         if kind == "vanished":
@@ -110,11 +112,11 @@ class RunComparison:
             return False
         if KINDS[kind].family == "status":
             regressions = [change for change in fresh if change.regression and KINDS[change.kind].family == "status"]
-            return new["status"] in ("passed", "xfailed") and not regressions
-        comparable = KINDS[kind].family != "latency" or (self.same_processor and timing(new) is not None)
-        return new["status"] == "passed" and comparable
+            return new.status in ("passed", "xfailed") and not regressions
+        comparable = KINDS[kind].family != "latency" or (self.same_processor and timing(new.latency) is not None)
+        return new.status == "passed" and comparable
 
-    def held(self, old: Record, entry: Mapping[str, Any], new: Record) -> Change | None:
+    def held(self, old: Record, entry: Accepted, new: Record) -> Change | None:
         """The change that ``entry`` accepts, marked as accepted, where the run still shows it; None where not."""
         if entry["kind"] == "vanished":
             return None
@@ -129,10 +131,10 @@ class RunComparison:
             assert new is not None
             yield _added(new)
         elif new is None:
-            yield _change("vanished", old, old, old["status"], None, f"{_state(old)} before, is not in the later run")
+            yield _change("vanished", old, old, old.status, None, f"{_state(old)} before, is not in the later run")
         else:
             yield from (self._told_by_processor(change, new) for change in _status(old, new))
-            if old["status"] == new["status"] == "passed":
+            if old.status == new.status == "passed":
                 yield from self._accuracy(old, new)
                 yield from self._examples(old, new)
                 yield from self._latency(old, new)
@@ -163,17 +165,17 @@ class RunComparison:
         before, after = self.instructions
         if not change.regression:
             return change
-        host = new.get("declared_for")
+        host = new.declared_for
         if change.kind == "newly expected to fail" and host and not self._was_about(host):
             why = f"declared for {_describe_host(host)}"
-        elif before != after and _saturates(new, before):
-            why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_name_cause(new)})"
+        elif before != after and (cause := _saturates(new, before)) is not None:
+            why = f"the processor's, which lacks {' and '.join(cause['lacks'])} (shown by {_name_cause(cause)})"
         elif before != after and change.kind == "accuracy worse" and _is_rounding(new):
             why = _ROUNDING
         else:
             return change
-        cause = change.cause or (why if why == _ROUNDING else "")
-        return dataclasses.replace(change, regression=False, text=f"{change.text}; {why}", cause=cause)
+        shared = change.cause or (why if why == _ROUNDING else "")
+        return dataclasses.replace(change, regression=False, text=f"{change.text}; {why}", cause=shared)
 
     def _was_about(self, host: Host) -> bool:
         """Return whether a declaration for some hosts was about that of the earlier run."""
@@ -181,15 +183,15 @@ class RunComparison:
         return is_about(host, before or (), self.versions.get) and (before is not None or "versions" in host)
 
     def _examples(self, old: Record, new: Record) -> Iterator[Change]:
-        was, now = int(old["examples"]), int(new["examples"])
+        was, now = old.examples, new.examples
         if now < self.limits.examples_factor * was:
             text = f"{now} examples verified, were {was}"
-            weak = new.get("ill_conditioned", 0)
+            weak = new.ill_conditioned
             text = f"{text}; {weak} were too ill-conditioned to judge" if weak else text
             yield _change("examples fewer", old, new, was, now, text)
 
     def _latency(self, old: Record, new: Record) -> Iterator[Change]:
-        was, now = timing(old), timing(new)
+        was, now = timing(old.latency), timing(new.latency)
         if not self.same_processor or was is None or now is None:
             return
         factor, times = self.limits.slower_factor, now.grew(was)
@@ -202,8 +204,8 @@ class RunComparison:
             yield _change("faster", old, new, was.median, now.median, text)
 
     def _graph(self, old: Record, new: Record) -> Iterator[Change]:
-        was, now = old.get("graph"), new.get("graph")
-        if new["check"] not in MODEL_CHECKS or was is None or now is None:
+        was, now = old.graph, new.graph
+        if new.check not in MODEL_CHECKS or was is None or now is None:
             return
         text = graph_change(was, now, by_bytes=self.same_exporters)
         if text is not None:
@@ -215,24 +217,24 @@ class RunComparison:
 
 def _added(new: Record) -> Change:
     """The change of a cell that the earlier run did not have; where it fails, it counts as newly failing."""
-    if new["status"] in ("failed", "xpassed"):
-        kind = "newly failing" if new["status"] == "failed" else "xpassed"
-        return _change(kind, new, new, None, new["status"], f"new, {_state(new)}{_fault(new)}")
-    return _change("newly added", new, new, None, new["status"], f"new, {_state(new)}")
+    if new.status in ("failed", "xpassed"):
+        kind = "newly failing" if new.status == "failed" else "xpassed"
+        return _change(kind, new, new, None, new.status, f"new, {_state(new)}{_fault(new)}")
+    return _change("newly added", new, new, None, new.status, f"new, {_state(new)}")
 
 
 def _status(old: Record, new: Record) -> Iterator[Change]:
-    was, now = old["status"], new["status"]
+    was, now = old.status, new.status
     text = f"{_state(old)}, now {_state(new)}{_fault(new)}"
     if was == now == "failed":
-        if (old["stage"], old["error"]) != (new["stage"], new["error"]):
+        if (old.stage, old.error) != (new.stage, new.error):
             change = _change("failing otherwise", old, new, _how(old), _how(new), text)
-            accepted = any(KINDS[entry["kind"]].family == "status" for entry in old.get("accepted") or [])
+            accepted = any(KINDS[entry["kind"]].family == "status" for entry in accepted_of(old))
             yield dataclasses.replace(change, regression=accepted)
     elif was == now == "xfailed":
         # a declared failure is explained on demand, so that one of two runs may not know whose fault it is
-        faults = {old["fault"], new["fault"]} - {None}
-        if len(faults) > 1 or any(old[name] != new[name] for name in ("stage", "error")):
+        faults = {old.fault, new.fault} - {None}
+        if len(faults) > 1 or (old.stage, old.error) != (new.stage, new.error):
             yield _change("expected failure changed", old, new, _how(old), _how(new), text)
     elif was != now:
         kind = {
@@ -246,24 +248,24 @@ def _status(old: Record, new: Record) -> Iterator[Change]:
         yield dataclasses.replace(change, regression=change.regression and not _inconclusive(new))
 
 
-def _saturates(record: Record, before: Instructions) -> bool:
-    """Return whether the record shows a saturation that is new with this processor.
+def _saturates(record: Record, before: Instructions) -> Cause | None:
+    """Return the cause of a saturation that the record shows to be new with this processor.
 
     8-bit sums cannot have saturated on the earlier one.
     """
-    cause = record.get("cause") or {}
-    return (
-        cause.get("name") == "saturation" and before is not None and not is_of_kind({"lacks": cause["lacks"]}, before)
-    )
+    cause = record.cause
+    if cause is None or cause["name"] != "saturation" or before is None:
+        return None
+    return None if is_of_kind({"lacks": cause["lacks"]}, before) else cause
 
 
-def _name_cause(record: Record) -> str:
-    return ", ".join(f"{key}={value}" for key, value in record["cause"]["shown_by"].items())
+def _name_cause(cause: Cause) -> str:
+    return ", ".join(f"{key}={value}" for key, value in cause["shown_by"].items())
 
 
 def _is_rounding(record: Record) -> bool:
     """Return whether another order of the same sums explains the worst error."""
-    rounding = number((record.get("worst") or {}).get("rounding"))
+    rounding = number(record.worst and record.worst.get("rounding"))
     return rounding is not None and rounding <= 1
 
 
@@ -278,38 +280,38 @@ def _inconclusive(record: Record) -> bool:
 
     Only ``--require latency`` fails such a cell.
     """
-    budgets = (record.get("latency") or {}).get("budgets") or []
-    return record["status"] == "skipped" and any(budget.get("verdict") == "inconclusive" for budget in budgets)
+    budgets = (record.latency or {}).get("budgets") or []
+    return record.status == "skipped" and any(budget.get("verdict") == "inconclusive" for budget in budgets)
 
 
 def _state(record: Record) -> str:
     """The verdict in words that follow "is" or "now"; a baseline knows no reasons."""
-    status = record["status"]
-    how = ": ".join(str(part) for part in (record.get("error"), record.get("reason")) if part)
+    status = record.status
+    how = ": ".join(str(part) for part in (record.error, record.reason) if part)
     if status == "passed":
         return "passed"
     if status == "skipped":
-        return f"skipped ({record['reason']})" if record.get("reason") else "skipped"
+        return f"skipped ({record.reason})" if record.reason else "skipped"
     if status == "xpassed":
         return "passes though declared to fail"
     declared = " as declared" if status == "xfailed" else ""
-    return f"fails{declared} at {record['stage']}" + (f" ({how})" if how else "")
+    return f"fails{declared} at {record.stage}" + (f" ({how})" if how else "")
 
 
 def _fault(record: Record) -> str:
-    failed = record["status"] in ("failed", "xfailed")
-    return f"; at fault: {record['fault']}" if failed and record.get("fault") else ""
+    failed = record.status in ("failed", "xfailed")
+    return f"; at fault: {record.fault}" if failed and record.fault else ""
 
 
 def _how(record: Record) -> str:
-    words = [record["status"], record["stage"], record["error"], record["fault"]]
+    words = [record.status, record.stage, record.error, record.fault]
     return " ".join(str(word) for word in words if word)
 
 
 # ---- what is accepted ----------------------------------------------------------------------------------
 
 
-def _before_accepting(old: Record, entry: Mapping[str, Any]) -> Record | None:
+def _before_accepting(old: Record, entry: Accepted) -> Record | None:
     """The baseline's cell as it was before ``entry`` was accepted; None where there was no such cell."""
     if entry["was"] is None:
         return None
@@ -317,14 +319,14 @@ def _before_accepting(old: Record, entry: Mapping[str, Any]) -> Record | None:
     return expand(replaced(line, KINDS[entry["kind"]].family, entry["was"]))
 
 
-def _accepted(change: Change, entry: Mapping[str, Any]) -> Change:
+def _accepted(change: Change, entry: Accepted) -> Change:
     return dataclasses.replace(change, accepted=True, text=f"{change.text}; accepted: {entry['because']}")
 
 
-def _pointless(old: Record, entry: Mapping[str, Any], new: Record) -> Change:
+def _pointless(old: Record, entry: Accepted, new: Record) -> Change:
     now = {"vanished": "is there again"}.get(entry["kind"], f"is no longer so, now {_state(new)}")
     text = f"was accepted as {entry['kind']} ({entry['because']}), but {now}"
-    return _change("acceptance pointless", old, new, entry["kind"], new["status"], text)
+    return _change("acceptance pointless", old, new, entry["kind"], new.status, text)
 
 
 # ---- values --------------------------------------------------------------------------------------------
@@ -332,31 +334,31 @@ def _pointless(old: Record, entry: Mapping[str, Any], new: Record) -> Change:
 
 def _change(kind: str, old: Record, new: Record, before: Any, after: Any, text: str) -> Change:
     cause = _cause(old, new, text) if KINDS[kind].family in ("status", "graph") else ""
-    return Change(new["id"], kind, KINDS[kind].regression, before, after, text, dict(new["source"]), cause=cause)
+    return Change(new.id, kind, KINDS[kind].regression, before, after, text, {**new.source}, cause=cause)
 
 
 def _cause(old: Record, new: Record, text: str) -> str:
     """Return what changed a verdict or a graph: the facts behind declared failures that have gone or come, the
     finding of a red cell, or else what the change itself says."""
-    facts = [str(entry["because"]) for entry in new.get("declared") or () if entry["outcome"] == "works"]
+    facts = [str(entry["because"]) for entry in new.declared if entry["outcome"] == "works"]
     if facts:
         return "; ".join(dict.fromkeys(facts))
     for record in (new, old):
-        if record["status"] == "xfailed" and record.get("reason"):
-            return str(record["reason"])
-        if record["status"] == "failed" and record.get("reason"):
-            return name_of_finding(key_of(record)._asdict())
+        if record.status == "xfailed" and record.reason:
+            return str(record.reason)
+        if record.status == "failed" and record.reason:
+            return name_of_finding(key_of(record))
     return text
 
 
 def _ratio(record: Record) -> float:
     """The largest error of a cell over what is allowed; 0 where a record has none, infinite where it is NaN."""
-    ratio = number((record.get("worst") or {}).get("ratio")) or 0.0
+    ratio = number(record.worst and record.worst["ratio"]) or 0.0
     return math.inf if math.isnan(ratio) else ratio
 
 
 def _sqnr(record: Record) -> float | None:
-    return number((record.get("fidelity") or {}).get("sqnr"))
+    return number((record.fidelity or {}).get("sqnr"))
 
 
 def _share(ratio: float) -> str:

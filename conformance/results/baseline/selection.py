@@ -6,10 +6,10 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.process.errors import display_path
-from conformance.results.baseline.change import Record
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Header
 from conformance.results.records.words import base_of
 
 _BY_FIELD = ("--exporter", "--opset", "--runtime", "--precision", "--cases")
@@ -26,7 +26,7 @@ _TESTS = re.compile(r"(.*/)?conformance([/.].+)?|.*::.*|.*\.py")
 """Words that name tests; pytest's plugins have too many options to know which of them take a value."""
 
 
-def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | None, str | None]:
+def selection_of(header: Header) -> tuple[Callable[[Record], bool] | None, str | None]:
     """Return ``selected`` of ``compare_runs``, and a line on what cannot be told.
 
     Both are None for a run of all cells.
@@ -80,11 +80,11 @@ def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
     """
     for name, values in fields.items():
         if name == "cases":
-            if not any(_below(record["source"]["file"], value) for value in values):
+            if not any(_below(record.source.get("file") or "", value) for value in values):
                 return False
             continue
         wanted = {word.strip() for word in values[-1].split(",")}
-        value = record.get(name)
+        value = getattr(record, name)
         have = {str(value), base_of(str(value))} if name == "precision" else {str(value)}
         if value is not None and not have & wanted:
             return False

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from conformance.process.errors import UserError
-from conformance.results.baseline.change import Record
 from conformance.results.baseline.ids import case_of, fields_of
+from conformance.results.records.record import Record
 
 
 def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, float] | None = None) -> set[str]:
@@ -77,7 +77,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def seconds_of(records: Iterable[Record]) -> dict[str, float]:
     """Add up how long each cell of a run took, over all stages."""
-    return {record["id"]: sum(map(float, (record.get("seconds") or {}).values())) for record in records}
+    return {record.id: sum(map(float, record.seconds.values())) for record in records}
 
 
 def _by_case(seconds: Mapping[str, float], cases: Iterable[str]) -> dict[str, float]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
-from conformance.results.baseline.change import Record
+from conformance.results.records.record_types import Latency, Side
 
 CONFIDENCE = 0.99
 """The level of the confidence interval of a median."""
@@ -25,9 +24,9 @@ class Timing:
     other: str | None = None
     other_median: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Latency:
         """As in the ``latency`` of a record, with three significant digits."""
-        own = {"median": _rounded(self.median), "interval": [_rounded(self.low), _rounded(self.high)]}
+        own: Side = {"median": _rounded(self.median), "interval": (_rounded(self.low), _rounded(self.high))}
         if self.other is None or self.other_median is None:
             return {"own": own}
         return {"own": own, "other": {"name": self.other, "median": _rounded(self.other_median)}}
@@ -45,17 +44,17 @@ class Timing:
         return min(times, times / shared) if times > 1 else max(times, times / shared)
 
 
-def timing(record: Record) -> Timing | None:
+def timing(latency: Latency | None) -> Timing | None:
     """Of a record's ``latency``, or of what a baseline keeps of it; None where too little was measured."""
-    latency = record.get("latency") or {}
-    own, other = latency.get("own"), latency.get("other") or {}
-    if not isinstance(own, Mapping) or own.get("median") is None:
+    known: Latency = latency or {}
+    own, other = known.get("own") or {}, known.get("other") or {}
+    median = own.get("median")
+    if median is None:
         return None
-    median = float(own["median"])
-    interval = own.get("interval") or _interval([float(sample) for sample in own.get("samples") or []])
+    interval = own.get("interval") or _interval(own.get("samples") or [])
     if interval is None:
         return None
-    low, high = min(float(interval[0]), median), max(float(interval[1]), median)
+    low, high = min(interval[0], median), max(interval[1], median)
     if not (math.isfinite(high) and low > 0):
         return None
     return Timing(median, low, high, other.get("name"), other.get("median"))

@@ -4,52 +4,88 @@ the whole ones are in its file."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from conformance.results.records import coverage_totals
-from conformance.results.records.findings import RED, key_of
-from conformance.results.records.matrix import SLOW_SECONDS
-from conformance.results.records.sanitize import one_line
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Coverage, Fidelity, Latency, Place, Worst
 from conformance.results.records.spent import own_seconds
 
-_ALWAYS = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "examples")
-_REASON = 240
-"""Characters of a reason that are kept of a red cell."""
-_OFTEN_NOTHING = ("ill_conditioned", "excused", "reused", "changed", "dropped_draws")
+SLOW_SECONDS = 20.0
+"""A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
 
-def brief(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a record that ``matrix``, ``findings``, ``coverage`` and ``text.dropped_draws`` read. They tell
-    the same of it as of the whole record."""
-    short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
-    short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
-    short["source"] = _source(**(record["source"] or {}))
-    told = coverage_totals.known(record) or coverage_totals.unknown(record)
-    if told is not None:
-        short["coverage"] = told
-    if own_seconds(record) > SLOW_SECONDS:
-        short["seconds"] = record["seconds"]
-    if record["status"] == "skipped":
-        short["reason"] = _shared(record["reason"])
-    if record["fidelity"] and record["worst"]:
-        cost = {name: value for name, value in record["fidelity"].items() if name in ("sqnr", "changed")}
-        short["fidelity"], short["worst"] = cost, {"ratio": record["worst"]["ratio"]}
-    if record["status"] in RED:
-        short |= {name: record[name] for name in ("stage", "error")}
-        short["finding"] = [_shared(part) for part in key_of(record)]
-        short["reason"] = one_line(record["reason"], _REASON)
-    if record["latency"]:
-        short["latency"] = {"budgets": record["latency"].get("budgets", ())}
-    return short
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The fields of a record that ``matrix``, ``coverage_totals`` and ``text.dropped_draws`` read. They tell the same
+    of it as of the whole record."""
+
+    id: str
+    case: str
+    exporter: str
+    opset: int
+    runtime: str | None
+    precision: str
+    check: str
+    status: str
+    source: Place
+    examples: int
+    ill_conditioned: int
+    excused: int
+    dropped_draws: int
+    reused: bool
+    reason: str | None
+    """Of a skipped cell."""
+    changed: list[Any]
+    coverage: Coverage | None
+    """Without the calls that are not seen."""
+    fidelity: Fidelity | None
+    worst: Worst | None
+    """Where there is a ``fidelity``."""
+    latency: Latency | None
+    """Its budgets."""
+    seconds: dict[str, float]
+    """Of a slow cell."""
+
+
+Told = Record | Brief
+"""What the end of a run is told of."""
+
+
+def brief(record: Record) -> Brief:
+    """Return the parts of a record that the end of a run tells of. Of texts that are equal only one is kept, also
+    where each record came from another process."""
+    skipped = record.status == "skipped"
+    return Brief(
+        id=record.id,
+        case=sys.intern(record.case),
+        exporter=sys.intern(record.exporter),
+        opset=record.opset,
+        runtime=record.runtime and sys.intern(record.runtime),
+        precision=sys.intern(record.precision),
+        check=sys.intern(record.check),
+        status=sys.intern(record.status),
+        source=_source(record.source.get("file"), record.source.get("line")),
+        examples=record.examples,
+        ill_conditioned=record.ill_conditioned,
+        excused=record.excused,
+        dropped_draws=record.dropped_draws,
+        reused=record.reused,
+        reason=sys.intern(record.reason) if skipped and record.reason else None,
+        changed=record.changed or _NOTHING,
+        coverage=None if record.coverage is None else {**record.coverage, "blind": [], "hidden": []},
+        fidelity=record.fidelity,
+        worst=record.worst if record.fidelity else None,
+        latency=None if record.latency is None else {"budgets": record.latency.get("budgets")},
+        seconds=record.seconds if own_seconds(record) > SLOW_SECONDS else _NO_SECONDS,
+    )
+
+
+_NOTHING: list[Any] = []
+_NO_SECONDS: dict[str, float] = {}
 
 
 @lru_cache(maxsize=1)  # cells of a case mostly follow one another
-def _source(file: str | None = None, line: int | None = None) -> dict[str, Any]:
+def _source(file: str | None, line: int | None) -> Place:
     return {"file": file, "line": line}
-
-
-def _shared(value: Any) -> Any:
-    """The value; of texts that are equal only one is kept, also where each record came from another process."""
-    return sys.intern(value) if type(value) is str else value

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conformance.results.records.findings import VALUES, said, shows_less
-from conformance.results.records.record import Host, Identity, Record
+from conformance.results.records.findings import VALUES, shows_less
+from conformance.results.records.library_messages import said
+from conformance.results.records.record import Host, Identity, Record, own_fields
 
 CLOSE = 0.1
 """Two wrong values are one error where they differ by less than this part of it: an error of the model gives all
@@ -24,7 +25,7 @@ _COUNTED = (
     "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "rows", "histogram", "after",
     "arithmetic",
 )  # fmt: skip
-_KEPT = (*_COUNTED, *(item.name for group in (Identity, Host) for item in dataclasses.fields(group)))
+_KEPT = (*_COUNTED, *(item.name for group in (Identity, Host) for item in own_fields(group)))
 """The fields that the run of all examples filled, and that of one example would not."""
 
 

@@ -7,26 +7,23 @@ Lines hold what cases, models and exceptions say; whoever shows them makes them 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
+from conformance.results.records import earlier
+from conformance.results.records.brief import Told
 from conformance.results.records.hints import hints
 from conformance.results.records.location import located
 from conformance.results.records.location import number as number
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Beyond, Blind, Declared, Hidden, Vanished
 from conformance.results.records.sanitize import shorten
 from conformance.results.records.subject import is_file_alone, is_of_file, right_one
 from conformance.results.records.testimony import asked, title
 
 
-def details(record: Mapping[str, Any]) -> list[str]:
-    """Return what explains the status of a record, line by line; ``record`` is ``Record.as_dict()``.
-
-    Records of earlier versions hold the lines themselves. A missing field, as in such a record or in a row of a
-    report, counts as empty.
-    """
-    if record.get("details"):
-        return list(record["details"])
-    return [
+def details(record: Record) -> list[str]:
+    """Return what explains the status of a record, line by line; a record of an early version holds these lines."""
+    return earlier.details(record) or [
         *_dropped(record),
         *_warned(record),
         *_compiled(record),
@@ -40,48 +37,48 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *left_open(record),
         *_beyond(record),
         *asked(record),
-        *located(record),
+        *located(record.operator),
         *_explained(record),
         *_to_look_at(record),
         *_changed(record),
     ]
 
 
-def dropped_draws(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def dropped_draws(records: Sequence[Told]) -> Iterator[str]:
     """Yield which cells of a run had kept failing draws that could not be read."""
     for record in records:
         for line in _dropped(record):
-            yield f"{record['id']}: {line}"
+            yield f"{record.id}: {line}"
 
 
-def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
-    count = record.get("dropped_draws")
+def _dropped(record: Told) -> Iterator[str]:
+    count = record.dropped_draws
     if count:
         draws = "1 kept failing draw" if count == 1 else f"{count} kept failing draws"
         yield f"{draws} could not be read and {'was' if count == 1 else 'were'} dropped"
 
 
-def _compiled(record: Mapping[str, Any]) -> Iterator[str]:
+def _compiled(record: Record) -> Iterator[str]:
     """Yield what a builder took of a model in a check that runs nothing."""
-    told = record.get("compiled")
+    told = record.compiled
     if told:
         targets = " and ".join(told.get("targets") or ())
         done = f"parsed and built by {told['by']} for {targets}" if targets else f"parsed by {told['by']}"
         yield f"{done if told['parsed'] else 'not parsed by ' + told['by']}; nothing was run"
 
 
-def builds_again(record: Mapping[str, Any]) -> Iterator[str]:
+def builds_again(record: Record) -> Iterator[str]:
     """Yield the commands of NVIDIA's own tools that do the same builds."""
     commands = [
-        (record.get("arithmetic") or {}).get("command"),
-        *((record.get("compiled") or {}).get("commands") or ()),
+        (record.arithmetic or {}).get("command"),
+        *((record.compiled and record.compiled.get("commands")) or ()),
     ]
     yield from (f"the same build by NVIDIA's tool: {command}" for command in commands if isinstance(command, str))
 
 
-def _warned(record: Mapping[str, Any]) -> Iterator[str]:
+def _warned(record: Record) -> Iterator[str]:
     """Yield what somebody says against the model without being right, or without deciding on this cell."""
-    for warning in record.get("warnings") or ():
+    for warning in record.warnings:
         if warning["name"] != "shape inference":  # of another version
             yield f"warning: {warning.get('text')}"
             continue
@@ -98,10 +95,10 @@ def declaration(place: str, stage: str, error: str | None) -> str:
     return f"{place} declares that it fails at stage {stage}" + (f" with {error}" if error else "")
 
 
-def _expected(record: Mapping[str, Any]) -> Iterator[str]:
+def _expected(record: Record) -> Iterator[str]:
     """Yield what was declared of the cell, and whether it happened."""
-    if record.get("observed") is not None:
-        yield f"found: {record['observed']}"
+    if record.observed is not None:
+        yield f"found: {record.observed}"
     otherwise = _declared(record, "otherwise")
     if otherwise:
         said = [declaration(entry["place"], entry["stage"], entry["error"]) for entry in otherwise]
@@ -110,8 +107,8 @@ def _expected(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"fails as declared at {entry['at']}: {entry['because']}"
     for entry in _declared(record, "not run"):
         yield f"declared to fail, and not run: {entry['dims']}"
-    if record.get("no_bundle") is not None:
-        yield f"no bundle could be left: {_NO_BUNDLE.get(record['no_bundle'], record['no_bundle'])}"
+    if record.no_bundle is not None:
+        yield f"no bundle could be left: {_NO_BUNDLE.get(record.no_bundle, record.no_bundle)}"
 
 
 _NO_BUNDLE = {
@@ -119,17 +116,17 @@ _NO_BUNDLE = {
 }
 
 
-def _declared(record: Mapping[str, Any], outcome: str) -> list[Mapping[str, Any]]:
-    return [entry for entry in record.get("declared") or () if entry["outcome"] == outcome]
+def _declared(record: Record, outcome: str) -> list[Declared]:
+    return [entry for entry in record.declared if entry["outcome"] == outcome]
 
 
-def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
+def _neighbours(record: Record) -> Iterator[str]:
     """Yield what ran before a cell that fails only after others."""
-    after = record.get("after")
+    after = record.after
     if not after or "alone" not in after:  # else it is not known yet how it ends alone
         return
     did = {"passed": "passes", "xfailed": "fails as declared", "skipped": "is skipped"}
-    yield f"alone, in a fresh process, it {did.get(after['alone'], after['alone'])}"
+    yield f"alone, in a fresh process, it {did.get(str(after['alone']), after['alone'])}"
     cases = ", ".join(after["cases"]) + (f" and {after['others']} more cases" if after["others"] else "")
     cells = "1 cell" if after["cells"] == 1 else f"{after['cells']} cells"
     yield f"in this process it ran after {cells} of: {cases}"
@@ -146,9 +143,9 @@ _OUTCOMES = {
 }
 
 
-def _changed(record: Mapping[str, Any]) -> Iterator[str]:
+def _changed(record: Record) -> Iterator[str]:
     """Yield what the case's Python changed in the process that it ran in."""
-    for change in record.get("changed") or ():
+    for change in record.changed:
         when = "while it was loaded" if change["when"] == "loading" else "while it ran"
         values = f" from {change['before']} to {change['after']}" if change["before"] or change["after"] else ""
         said = {
@@ -164,27 +161,27 @@ _PLACES = 8
 """Of how many places it is told that their calls are not seen."""
 
 
-def blind(record: Mapping[str, Any], what: str = "blind") -> list[tuple[str, list[str]]]:
-    """The places whose operator calls may be wrong without a failure, each with its operators: ``layers.0.norm at
-    model.py:12``; with ``beyond`` those that show only beyond the values that the case declares."""
+def blind(calls: Sequence[Blind]) -> list[tuple[str, list[str]]]:
+    """The places of operator calls that may be wrong without a failure, each with its operators: ``layers.0.norm at
+    model.py:12``."""
     places: dict[str, list[str]] = {}
-    for entry in (record.get("coverage") or {}).get(what) or ():
+    for entry in calls:
         at = f" at {entry['at']}" if entry.get("at") else ""
         count = f" ({entry['count']} calls)" if entry.get("count", 1) > 1 else ""
         places.setdefault(f"{entry['module'] or 'the module itself'}{at}", []).append(f"{entry['op']}{count}")
     return list(places.items())
 
 
-def _blind(record: Mapping[str, Any]) -> Iterator[str]:
+def _blind(record: Record) -> Iterator[str]:
     """Yield which operator calls a red ``Hollow`` is about."""
-    if record.get("error") != "Hollow":
+    known = record.coverage
+    if record.error != "Hollow" or known is None:
         return
-    known = record.get("coverage") or {}
     if known.get("calls"):
         yield f"asked about {known['of']} of {known['calls']} calls, at equal distances"
-    unseen = [f"not seen: {place}: {', '.join(operators)}" for place, operators in blind(record)]
+    unseen = [f"not seen: {place}: {', '.join(operators)}" for place, operators in blind(known["blind"])]
     yield from shorten(unseen, _PLACES, "and at {} more places")
-    for place, operators in blind(record, "beyond")[:_PLACES]:
+    for place, operators in blind(known.get("beyond") or ())[:_PLACES]:
         yield f"{BEYOND}: {place}: {', '.join(operators)}"
     yield from _hidden(known.get("hidden") or ())
 
@@ -192,7 +189,7 @@ def _blind(record: Mapping[str, Any]) -> Iterator[str]:
 BEYOND = "seen only beyond the values that the case declares (lower `low`, raise `high`)"
 
 
-def _hidden(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _hidden(states: Sequence[Hidden]) -> Iterator[str]:
     """The outermost submodules of which no output shows anything, with what is known of what they return."""
     paths = {state["module"] for state in states}
     outermost = [state for state in states if not _inside(state["module"], paths)]
@@ -210,17 +207,17 @@ def _inside(path: str, paths: Collection[str]) -> bool:
     return any(".".join(parts[:end]) in paths for end in range(1, len(parts)))
 
 
-def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
+def _stopped(record: Record) -> Iterator[str]:
     """Yield what else is known of the stage at which the cell stopped, and what to do about it."""
-    findings = record.get("findings") or []
+    findings = record.findings
     yield from (f"also: {finding}" for finding in findings[1:])
     if findings:
-        nodes = (record.get("graph") or {}).get("nodes") or {}
+        nodes = (record.graph or {}).get("nodes") or {}
         yield f"the graph has {', '.join(f'{count} {name}' for name, count in nodes.items()) or 'no nodes'}"
-    yield from record.get("output") or ()
+    yield from record.output
     yield from _remedy(record)
     yield from hints(record)
-    yield from record.get("traceback") or ()
+    yield from record.traceback
 
 
 _FACTS = {
@@ -246,30 +243,31 @@ _REMEDIES = {
 """What to try first, by the kind of a remedy; the text to paste follows."""
 
 
-def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
+def _remedy(record: Record) -> Iterator[str]:
     """Yield what an output that proves nothing is like, and what to try first."""
-    fact = (record.get("vacuous") or {}).get("fact")
+    fact = record.vacuous and record.vacuous.get("fact")
     if fact and fact["name"] in _FACTS:
         yield _FACTS[fact["name"]].replace("{value}", number(fact.get("value")))
-    remedy = record.get("remedy")
+    remedy = record.remedy
     if not remedy:
         return
     whose = "the file's" if is_of_file(record) else "PyTorch's"
-    good = "each of these is refused" if record.get("vacuous") else f"{whose} float32 is finite and close to float64"
+    good = "each of these is refused" if record.vacuous else f"{whose} float32 is finite and close to float64"
     words = _REMEDIES.get(remedy["kind"], remedy["kind"]).replace("{good}", good)
     words = words.replace("{lacks}", str(remedy.get("lacks")))
     yield words.replace("{parameters}", ", ".join(remedy.get("parameters") or ())) + ":"
     if remedy.get("yaml"):
         yield f"  {remedy['yaml']}"
-    if remedy.get("python"):
+    python = remedy.get("python")
+    if python:
         yield f"  in {remedy.get('file')}:"
-        yield from (f"    {line}" for line in remedy["python"].splitlines() if line)
+        yield from (f"    {line}" for line in python.splitlines() if line)
 
 
-def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
+def _beyond(record: Record) -> Iterator[str]:
     """Yield where a converted model leaves the range of its format; the last entry of a failure is its own."""
-    entries = record.get("beyond") or []
-    own = entries[-1:] if record.get("error") in ("WrongNaN", "WrongInf") else []
+    entries = record.beyond
+    own = entries[-1:] if record.error in ("WrongNaN", "WrongInf") else []
     undeclared = "nobody asked for" if is_file_alone(record) else "the case does not declare"
     for entry in entries[: len(entries) - len(own)]:
         first = f", first at {_node(entry)}" if entry.get("node") else ""
@@ -288,23 +286,23 @@ def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
         if vanished:
             what = f"the constant {vanished['constant']}" if vanished.get("constant") else _node(vanished)
             yield f"before it {what} became 0, which was up to {number(vanished['was'])}"
-        yield from ((record.get("conversion") or {}).get("underflow") or ())[:5]
+        yield from ((record.conversion or {}).get("underflow") or ())[:5]
 
 
-def _node(entry: Mapping[str, Any]) -> str:
+def _node(entry: Beyond | Vanished) -> str:
     return f"{entry.get('operator')} {entry.get('node')}"
 
 
-def _unmatched(record: Mapping[str, Any]) -> Iterator[str]:
-    rows = record.get("rows") or {}
+def _unmatched(record: Record) -> Iterator[str]:
+    rows = record.rows or {}
     if rows.get("unmatched"):
         total = rows["unmatched"] + rows.get("matched", 0)
         yield f"in the examples that were right, {rows['unmatched']} of {total} rows of boxes had no match"
 
 
-def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
+def _conditioned(record: Record) -> Iterator[str]:
     """Yield how far float32 is off, and at which sizes the examples agree all the same."""
-    told = record.get("conditioning")
+    told = record.conditioning
     if not told:
         return
     if told.get("own") is not None:
@@ -324,9 +322,9 @@ def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"and at {len(sizes) - _SIZES} more sizes"
 
 
-def _explained(record: Mapping[str, Any]) -> Iterator[str]:
+def _explained(record: Record) -> Iterator[str]:
     """Yield what explanations say that anybody may add."""
-    for entry in record.get("explained") or ():
+    for entry in record.explained:
         if entry.get("error"):
             yield f"the explanation {entry['by']} raised {entry['error']}"
         else:
@@ -337,14 +335,14 @@ _SIZES = 8
 """At how many sizes it is said how the examples came out."""
 
 
-def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
-    own: Sequence[str] = record.get("own_code") or ()
+def _to_look_at(record: Record) -> Iterator[str]:
+    own: Sequence[str] = record.own_code
     if own:
-        place = record.get("place") or {}
+        place = record.place or {}
         yield f"the export used the case's own {', '.join(own)}: look there first"
         if place.get("own"):
             yield f"  at {place['file']}:{place['line']}"
-    yield from (f"{name} = {value}" for name, value in (record.get("inputs") or {}).items())
+    yield from (f"{name} = {value}" for name, value in record.inputs.items())
     for entry in _declared(record, "another"):
         yield f"line {entry['line']} declares another failure there: stage {entry['stage']}, {entry['error']}"
 
@@ -380,9 +378,9 @@ RULES = {
 """By the names that ``Record.left_open`` has."""
 
 
-def left_open(record: Mapping[str, Any]) -> Iterator[str]:
+def left_open(record: Record) -> Iterator[str]:
     """The rules by which no verdict was given on some values, in words."""
-    for name in record.get("left_open") or ():
+    for name in record.left_open:
         rule = RULES.get(str(name), name)
         rule = re.sub(r"torch[\w.]*, (?=.*ONNX)", "", rule) if is_of_file(record) else rule  # ONNX's own is left
         yield f"no verdict on some values: {rule}"

@@ -10,14 +10,15 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.results.records.details import details
 from conformance.results.records.findings import KEPT, VALUES, Finding, Key, shows_less
 from conformance.results.records.location import place_of, values_of
-from conformance.results.records.record import FLOAT64
+from conformance.results.records.record import FLOAT64, Record
+from conformance.results.records.record_types import OperatorFields
 from conformance.results.records.sanitize import one_line, rule, visible
 from conformance.results.records.subject import is_file_alone, is_of_file, is_of_own_code, right_one
 from conformance.results.records.terms import explaining
@@ -51,12 +52,12 @@ class Block:
 
 
 def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -> Block:
-    """Describe a finding by the first of its cells that was explained (``Record.as_dict``); ``since`` is the earliest
-    run of those that are known in which it is red. ``kept`` says that commands find it in a run file."""
-    explained = [one for one in finding.cells if not (one.get("unexplained") or one.get("explained_with"))]
+    """Describe a finding by the first of its cells that was explained; ``since`` is the earliest run of those
+    that are known in which it is red. ``kept`` says that commands find it in a run file."""
+    explained = [one for one in finding.cells if not (one.unexplained or one.explained_with)]
     record = min(explained or finding.cells, key=shows_less)
-    to = "  (for whoever wrote that code)" if record.get("own_code") else "  (ready to send upstream)"
-    what = _what(record, finding.key)
+    to = "  (for whoever wrote that code)" if record.own_code else "  (ready to send upstream)"
+    what, issue = _what(record, finding.key), (record.smallest or {}).get("issue")
     rows = (
         ("where", _where(record)),
         ("effect", _effect(record, what)),
@@ -66,7 +67,7 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
         ("since", (since,) if since else ()),
         ("cells", _cells(finding.cells)),
         ("reproduce", _reproduce(record)),
-        ("report", tuple(f"{file}{to}" for file in _told(record, "issue"))),
+        ("report", (f"{issue}{to}",) if issue else ()),
         ("more", _more(finding) if kept else ()),
     )
     who = _who(record, finding.key, both=len(finding.named("exporter")) > 1)
@@ -124,26 +125,26 @@ def markdown(block: Block) -> Iterator[str]:
 # ---- who and what --------------------------------------------------------------------------------------------
 
 
-def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
-    runtime = title(str(record.get("runtime") or "onnxruntime"))  # which computes what a converted model means
-    exporter = _EXPORTERS.get(str(record.get("exporter")), str(record.get("exporter")))
-    if record.get("shipped") and key.component == "exporter":
-        return f"{record['shipped']} is wrong"
+def _who(record: Record, key: Key, *, both: bool) -> str:
+    runtime = title(record.runtime or "onnxruntime")  # which computes what a converted model means
+    exporter = _EXPORTERS.get(record.exporter, record.exporter)
+    if record.shipped and key.component == "exporter":
+        return f"{record.shipped} is wrong"
     if is_of_file(record) and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
-    if record.get("compiled") and key.component in ("runtime", "case", "precision"):
+    if record.compiled and key.component in ("runtime", "case", "precision"):
         makes = f"the conversion to {key.which} makes what {runtime} does not take"
         return makes if key.component == "precision" else f"{runtime} does not take the model"
-    if key.component == "exporter" and (record.get("operator") or {}).get("how") in KEPT:
+    if key.component == "exporter" and (record.operator or {}).get("how") in KEPT:
         return f"{'an exporter' if both else exporter} keeps what it saw for one example"
     if key.by == "code":
-        own = ", ".join(record.get("own_code") or ())
+        own = ", ".join(record.own_code)
         return f"the case's own {own}{'' if is_of_own_code(record) else ', or the exporter,'} is wrong"
     wrong = "both exporters are wrong" if both else f"{exporter} is wrong"
-    change = "the process that runs the case ends" if record.get("signal") else "the case needs a change"
+    change = "the process that runs the case ends" if record.signal else "the case needs a change"
     stops = "neither exporter exports the module" if both else f"{exporter} does not export the module"
     words = {
-        "exporter": stops if record.get("stage") == "export" else wrong,
+        "exporter": stops if record.stage == "export" else wrong,
         "runtime": f"{runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
         "precision": f"the conversion to {key.which} costs too much",
@@ -152,7 +153,7 @@ def _who(record: Mapping[str, Any], key: Key, *, both: bool) -> str:
         "harness": "a mistake in this suite",
         "declaration": "a declared failure does not happen any more",
     }
-    unknown = "nobody was asked yet who is wrong" if record.get("unexplained") else "it is open who is wrong"
+    unknown = "nobody was asked yet who is wrong" if record.unexplained else "it is open who is wrong"
     return words.get(key.component, unknown)
 
 
@@ -162,26 +163,24 @@ _OF_A_FILE = {
 }
 
 
-def _what(record: Mapping[str, Any], key: Key) -> str:
-    located = record.get("operator") or {}
+def _what(record: Record, key: Key) -> str:
+    located, node = record.operator or {}, record.parts_at
     of_graph = key.component in ("exporter", "open") or key.by == "code"
     if of_graph and located.get("operator") and not located.get("unable"):
         return _of_operator(record, located)
-    passes = (record.get("optimizer") or {}).get("passes")
-    if key.component == "optimizer" and passes:
-        return f"{' and '.join(passes)} changes what the model computes"
-    node = record.get("parts_at") or {}
-    if key.component == "runtime" and node.get("operator") and node.get("how") == "parts":
+    if key.component == "optimizer" and record.optimizer is not None and record.optimizer["passes"]:
+        return f"{' and '.join(record.optimizer['passes'])} changes what the model computes"
+    if node and key.component == "runtime" and node["operator"] and node["how"] == "parts":
         return f"{node['operator']} computes other values than its inputs ask for"
-    if node.get("how") == "refused":
+    if node and node["how"] == "refused":
         return f"{node['operator']} is refused: {node.get('why')}"
-    if record.get("error") and (lacked := (record.get("remedy") or {}).get("lacks")):
-        return f"nothing says what the case's own operator {lacked} becomes in ONNX"
+    if record.error and record.remedy is not None and record.remedy.get("lacks"):
+        return f"nothing says what the case's own operator {record.remedy.get('lacks')} becomes in ONNX"
     said = _reason(record)
     return said.partition("\n")[0] if key.component in _OWN_SAYING else said
 
 
-def _of_operator(record: Mapping[str, Any], located: Mapping[str, Any]) -> str:
+def _of_operator(record: Record, located: OperatorFields) -> str:
     """Say what the exporter makes of an operator."""
     name, kind, how = located["operator"], located.get("type"), located.get("how")
     made = f"{name} is exported as {kind}" if kind else f"{name} is exported"
@@ -206,47 +205,48 @@ def _of_operator(record: Mapping[str, Any], located: Mapping[str, Any]) -> str:
     return f"{made}{passes}, which computes other values"
 
 
-def _reason(record: Mapping[str, Any]) -> str:
-    reason = str(record.get("reason") or record.get("error"))
-    return f"{record['error']}: {reason}" if record.get("stage") == "compare" and record.get("error") else reason
+def _reason(record: Record) -> str:
+    reason = str(record.reason or record.error)
+    return f"{record.error}: {reason}" if record.stage == "compare" and record.error else reason
 
 
 # ---- rows ----------------------------------------------------------------------------------------------------
 
 
-def _where(record: Mapping[str, Any]) -> tuple[str, ...]:
-    located, node = record.get("operator") or {}, record.get("parts_at") or {}
-    own, source = record.get("place") or {}, record.get("source") or {}
+def _where(record: Record) -> tuple[str, ...]:
+    located, node = record.operator or {}, record.parts_at
+    own, source = record.place or {}, record.source
     lines = []
     if own.get("own") and own.get("file"):
-        lines.append(f"{own['file']}:{own['line']}" + ("  (the case's own code)" if record.get("own_code") else ""))
+        lines.append(f"{own['file']}:{own['line']}" + ("  (the case's own code)" if record.own_code else ""))
     if located and not located.get("unable"):
         name, _, number = str(located.get("line")).rpartition(":")
-        known = located | {"line": f"{located['file']}:{number}"} if located.get("file") and name else located
-        lines.append(place_of(known))
-    elif node.get("operator"):
+        if located.get("file") and name:
+            located = {**located, "line": f"{located['file']}:{number}"}
+        lines.append(place_of(located))
+    elif node and node["operator"]:
         line = f"{node['line']}  " if node.get("line") else ""
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
     if not lines and source.get("file"):
-        in_case = f":{source['line']}  case {record['case']}"
-        against = f"{record['shipped']}, compared with " if is_file_alone(record) and record.get("shipped") else ""
+        in_case = f":{source['line']}  case {record.case}"
+        against = f"{record.shipped}, compared with " if is_file_alone(record) and record.shipped else ""
         lines.append(f"{against}{source['file']}{'' if is_file_alone(record) else in_case}")
     return tuple(lines)
 
 
-def _effect(record: Mapping[str, Any], what: str) -> tuple[str, ...]:
-    if record.get("status") != "failed":
+def _effect(record: Record, what: str) -> tuple[str, ...]:
+    if record.status != "failed":
         return ()
-    worst = record.get("worst")
-    if record.get("stage") != "compare" or not worst or "index" not in worst:
-        stopped = f"stops at {record.get('stage')}" + (f" with {record['error']}" if record.get("error") else "")
-        told = stopped if record.get("stage") != "compare" else str(record.get("reason") or "").partition("\n")[0]
+    worst = record.worst
+    if record.stage != "compare" or not worst or "index" not in worst:
+        stopped = f"stops at {record.stage}" + (f" with {record.error}" if record.error else "")
+        told = stopped if record.stage != "compare" else (record.reason or "").partition("\n")[0]
         return (told,) if told and told not in what else ()
-    if record.get("error") not in VALUES or worst.get("looked_up"):
-        off = worst.get("looked_up") or float(worst.get("ratio") or 0) > 1  # else it is of another example
+    if record.error not in VALUES or worst.get("looked_up"):
+        off = worst.get("looked_up") or float(worst["ratio"]) > 1  # else it is of another example
         return (element(record, worst),) if off else ()
-    place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index']))}]"
-    counted = _COUNTED.search(str(record.get("reason")))
+    place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index'] or ()))}]"
+    counted = _COUNTED.search(str(record.reason))
     share = f"{counted[1]} of {counted[2]} values wrong, " if counted else ""
     values = f"{_short(worst['got'])}, expected {_short(worst['wanted'])}"
     return (f"{place} is {values} ({share}{_times(worst['ratio'])})",)
@@ -266,16 +266,16 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _input(record: Mapping[str, Any]) -> tuple[str, ...]:
-    draw = record.get("draw")
+def _input(record: Record) -> tuple[str, ...]:
+    draw = record.draw
     if not draw:
         return ()
     sizes = ", ".join(f"{name}={size}" for name, size in draw["dims"].items())
-    inputs = record.get("inputs") or {}
+    inputs = record.inputs
     values = [f"{name} = {_values(text)}" for name, text in inputs.items()]
     if not values:
         values = [f"{draw['regime']} values, seed {draw['seed']}"]
-    which = "the example that was running" if record.get("signal") else "smallest found" if inputs else ""
+    which = "the example that was running" if record.signal else "smallest found" if inputs else ""
     return (", ".join([*([sizes] if sizes else []), *values]) + (f" ({which})" if which else ""),)
 
 
@@ -292,21 +292,21 @@ _MOST_OF_ARRAY = 72
 """Characters of an array in a block."""
 
 
-def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
-    located = record.get("operator") or {}
+def _evidence(record: Record) -> tuple[str, ...]:
+    located = record.operator or {}
     change = located.get("change")
     told = [
         *_witnesses(record),
         *(conclusion(record) if not change else ()),  # a change that helps says more
-        *guilty_passes(record.get("optimizer") or {}, record),
+        *guilty_passes(record.optimizer, record),
         *([f"a change that makes it right: {change}"] if change else []),
-        *([_TENSORS_ONLY] if located.get("how") in KEPT and record.get("exporter") == "torchscript" else []),
+        *([_TENSORS_ONLY] if located.get("how") in KEPT and record.exporter == "torchscript" else []),
         *(values_of(located) if located.get("how") == "value" and not change else ()),
-        *(str(one.get("text")) for one in record.get("explained") or () if one.get("text")),
+        *(str(one.get("text")) for one in record.explained if one.get("text")),
         *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),
         *(f"the exporter warned: {one_line(text, 150)}" for text in (_warned(record, "export") if located else ())),
     ]
-    if record.get("unexplained"):
+    if record.unexplained:
         told.append("not looked into yet: --explain all, or conformance explain")
     return tuple(told)
 
@@ -314,15 +314,15 @@ def _evidence(record: Mapping[str, Any]) -> tuple[str, ...]:
 _TENSORS_ONLY = "a trace records tensors only: int(), float(), .item() and if on a tensor keep the example's value"
 
 
-def _warned(record: Mapping[str, Any], name: str) -> list[str]:
-    return [str(one.get("text")) for one in record.get("warnings") or () if one.get("name") == name][-2:]
+def _warned(record: Record, name: str) -> list[str]:
+    return [str(one.get("text")) for one in record.warnings if one.get("name") == name][-2:]
 
 
-def _witnesses(record: Mapping[str, Any]) -> Iterator[str]:
+def _witnesses(record: Record) -> Iterator[str]:
     by_answer: dict[str, list[str]] = {}
-    for witness in record.get("witnesses") or ():
+    for witness in record.witnesses:
         if witness["runtime"] != FLOAT64 and not witness.get("config") and not witness.get("model"):
-            name, answer = str(witness["runtime"]), str(witness["answer"])
+            name, answer = witness["runtime"], witness["answer"]
             if answer != "stops" or not proves_nothing_by_stopping(name):
                 by_answer.setdefault(answer, []).append(title(name, brief=True))
     said = {
@@ -340,35 +340,35 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def _to_do(record: Mapping[str, Any], key: Key) -> tuple[str, ...]:
+def _to_do(record: Record, key: Key) -> tuple[str, ...]:
     """Return what the record says for whoever has to change the case, or the suite."""
-    taken = (record.get("compiled") or {}).get("taken")
+    taken = record.compiled.get("taken") if record.compiled is not None else ()
     if taken:
         return (f"it takes {', '.join(taken)}, which was tried",)
     if key.component not in _OWN_SAYING or key.by == "code":
         return ()
-    known = {f"{name} = {value}" for name, value in (record.get("inputs") or {}).items()}
+    known = {f"{name} = {value}" for name, value in record.inputs.items()}
     told = (line for line in details(record) if line not in known and not line.startswith("warning: "))
-    return (*str(record.get("reason") or "").splitlines()[1:], *told)
+    return (*(record.reason or "").splitlines()[1:], *told)
 
 
-def _cells(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _cells(cells: Sequence[Record]) -> tuple[str, ...]:
     """Return one line for each case and exporter: its opsets, runtimes with precisions, and checks."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[Record]] = {}
     for cell in cells:
-        source = cell.get("source") or {}
-        place = f" ({source['file']}:{source['line']})" if source.get("file") and not is_file_alone(cell) else ""
-        groups.setdefault((f"{cell['case']}{place}", str(cell["exporter"])), []).append(cell)
+        source = cell.source
+        place = f" ({source['file']}:{source['line']})" if source["file"] and not is_file_alone(cell) else ""
+        groups.setdefault((f"{cell.case}{place}", cell.exporter), []).append(cell)
     told = [_group(case, exporter, group) for (case, exporter), group in groups.items()]
     more = len(told) - MOST_CELLS
     return (*told[:MOST_CELLS], *([f"and {more} more groups of cells"] if more > 0 else []))
 
 
-def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
-    opsets = ", ".join(map(str, sorted({cell["opset"] for cell in cells})))
-    on_runtimes = (cell for cell in cells if cell.get("runtime") is not None)
-    ran = dict.fromkeys(f"{title(str(cell['runtime']), brief=True)} {cell['precision']}" for cell in on_runtimes)
-    checks = dict.fromkeys(_CHECKS.get(str(cell["check"]), str(cell["check"])) for cell in cells)
+def _group(case: str, exporter: str, cells: Sequence[Record]) -> str:
+    opsets = ", ".join(map(str, sorted({cell.opset for cell in cells})))
+    on_runtimes = (cell for cell in cells if cell.runtime is not None)
+    ran = dict.fromkeys(f"{title(str(cell.runtime), brief=True)} {cell.precision}" for cell in on_runtimes)
+    checks = dict.fromkeys(_CHECKS.get(cell.check, cell.check) for cell in cells)
     runs = f": {', '.join(ran)}" if ran else ""
     return f"{case}, {exporter}, opset {opsets}{runs} ({', '.join(checks)})"
 
@@ -376,7 +376,7 @@ def _group(case: str, exporter: str, cells: Sequence[Mapping[str, Any]]) -> str:
 def _more(finding: Finding) -> tuple[str, ...]:
     """Return the commands that go on from here."""
     lines = [f"conformance explain {finding.id}  (all that is known)"]
-    if all(cell.get("unexplained") for cell in finding.cells):
+    if all(cell.unexplained for cell in finding.cells):
         return tuple(lines)
     if finding.key.component in ("exporter", "runtime", "optimizer", "precision", "open") or finding.key.by == "code":
         lines.append(f"conformance findings --fix {finding.id}  (changes with which it passes)")
@@ -384,15 +384,9 @@ def _more(finding: Finding) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _told(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = (record.get("smallest") or {}).get(name)
-    return (str(value),) if value else ()
-
-
-def _reproduce(record: Mapping[str, Any]) -> tuple[str, ...]:
-    script = _told(record, "repro")
-    replay, align = replay_of(record), align_of(record)
+def _reproduce(record: Record) -> tuple[str, ...]:
+    script = (record.smallest or {}).get("repro")
     if script:
-        return (f"python {script[0]}  (needs no part of this suite)",)
-    commands = (replay or record.get("command"), align)
-    return tuple(str(command) for command in commands if command)
+        return (f"python {script}  (needs no part of this suite)",)
+    commands = (replay_of(record) or record.command, align_of(record))
+    return tuple(command for command in commands if command)

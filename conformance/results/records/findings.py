@@ -8,22 +8,17 @@ rather split than made of two causes.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from conformance.results.records.library_messages import OF_INPUTS, ON_DATA, operator_in, said, without_numbers
+from conformance.results.records.record import Record
 
 RED = ("failed", "xpassed")
 """The statuses that make a run fail."""
 VALUES = ("WrongValue", "WrongNaN", "WrongInf", "WrongIndex", "LowFidelity")
 """Errors that are one kind of difference: other values, which special values may make a NaN of."""
-_OPERATOR = re.compile(r"\b((?:aten|prims|torchvision|onnx|com\.microsoft)::[\w.]+)")
-"""How exporters and runtimes name an operator that they stop at."""
-_CAUSED_BY = "[Caused by the value"
-"""What follows is about a value that the operator takes, and the node that makes it."""
-ON_DATA = re.compile(r"data-dependent|GuardOnDataDependent|dynamic control flow", re.I)
-"""How exporters name a branch that hangs on values."""
-_KERNEL = re.compile(r"implementation for (\w+)\(\d+\)|\b[Oo]p(?:erator)? \(?([A-Z]\w+)\)?")
 
 
 class Key(NamedTuple):
@@ -46,8 +41,8 @@ class Finding:
     """Cells that are red for one cause."""
 
     key: Key
-    cells: list[Mapping[str, Any]] = field(default_factory=list)
-    """Their records, in the order of the run; whole ones, or as ``results.records.brief`` keeps them."""
+    cells: list[Record] = field(default_factory=list)
+    """Their records, in the order of the run."""
 
     @property
     def id(self) -> str:
@@ -57,27 +52,27 @@ class Finding:
 
     def named(self, field: str) -> list[Any]:
         """The values of a field of the cells, each once, sorted."""
-        return sorted({cell[field] for cell in self.cells if cell.get(field) is not None})
+        return sorted({getattr(cell, field) for cell in self.cells} - {None})
 
     def as_dict(self, since: str | None = None) -> dict[str, Any]:
         """Plain data; ``since`` is the earliest run of those that are known since which it is red."""
         names = ("case", "exporter", "opset", "runtime", "precision", "check")
         return {
-            "id": self.id, **self.key._asdict(), "since": since, "cells": [cell["id"] for cell in self.cells],
+            "id": self.id, **self.key._asdict(), "since": since, "cells": [cell.id for cell in self.cells],
             **{f"{name}s" if name != "precision" else "precisions": self.named(name) for name in names},
         }  # fmt: skip
 
 
-def findings(records: Iterable[Mapping[str, Any]]) -> list[Finding]:
+def findings(records: Iterable[Record]) -> list[Finding]:
     """The findings of a run, those with most cells first. Cells of a case and an exporter that fail alike are one
     finding until somebody is asked about them."""
     by_key: dict[Key, Finding] = {}
-    unexplained: dict[Any, list[tuple[Key, Mapping[str, Any]]]] = {}
+    unexplained: dict[Any, list[tuple[Key, Record]]] = {}
     for record in records:
-        if record["status"] in RED:
-            key = Key(*record["finding"]) if record.get("finding") else key_of(record)
-            if record.get("unexplained"):
-                alike = (record["case"], record["exporter"], record.get("stage"), key.kind)
+        if record.status in RED:
+            key = key_of(record)
+            if record.unexplained:
+                alike = (record.case, record.exporter, record.stage, key.kind)
                 unexplained.setdefault(alike, []).append((key, record))
             else:
                 by_key.setdefault(key, Finding(key)).cells.append(record)
@@ -97,42 +92,41 @@ _OTHER_GRAPH = "ShapeBakedIn"
 
 def _captured_in(found: Iterable[Finding], graphs: Finding) -> Finding | None:
     """Return the finding of a number or a branch that the export of the same cases keeps, or None."""
-    cases = {(cell["case"], cell["exporter"]) for cell in graphs.cells}
+    cases = {(cell.case, cell.exporter) for cell in graphs.cells}
     of = (one for one in found if one.key.by in ("line", "branch") and one.key.component == "exporter")
-    return next((one for one in of if cases <= {(cell["case"], cell["exporter"]) for cell in one.cells}), None)
+    return next((one for one in of if cases <= {(cell.case, cell.exporter) for cell in one.cells}), None)
 
 
-def shows_less(record: Any) -> tuple[bool, bool]:
+def shows_less(record: Record) -> tuple[bool, bool]:
     """Order red cells by how much of their cause they show, most first: ordinary values more than NaN, ONNX Runtime
-    more than others, which have no smaller model made. ``record`` is a ``Record``, or its fields."""
-    fields = record if isinstance(record, Mapping) else vars(record)
-    return fields.get("check") == "specials", fields.get("runtime") not in ("onnxruntime", None)
+    more than others, which have no smaller model made."""
+    return record.check == "specials", record.runtime not in ("onnxruntime", None)
 
 
-def since(finding: Finding, runs: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]) -> str | None:
+def since(finding: Finding, runs: Sequence[tuple[str, Mapping[str, Record]]]) -> str | None:
     """The name of the earliest run of an unbroken row up to now in which one of the cells was red at the same stage
     with the same error; None where it was not so in the last of them. ``runs`` are names with the records by id,
-    oldest first; a line of a baseline has all that is read."""
+    oldest first."""
     known = None
     for name, by_id in reversed(runs):
-        earlier = ((cell, by_id.get(cell["id"])) for cell in finding.cells)
-        if not any(was is not None and was["status"] in RED and _alike(was, cell) for cell, was in earlier):
+        earlier = ((cell, by_id.get(cell.id)) for cell in finding.cells)
+        if not any(was is not None and was.status in RED and _alike(was, cell) for cell, was in earlier):
             break
         known = name
     return known
 
 
-def _alike(was: Mapping[str, Any], cell: Mapping[str, Any]) -> bool:
-    return all(was.get(part) == cell.get(part) for part in ("stage", "error"))
+def _alike(was: Record, cell: Record) -> bool:
+    return (was.stage, was.error) == (cell.stage, cell.error)
 
 
-def key_of(record: Mapping[str, Any]) -> Key:
+def key_of(record: Record) -> Key:
     """The finding that a red record belongs to."""
-    error = str(record.get("error"))
+    error = str(record.error)
     kind = "values" if error in VALUES else error
     component, which = _component(record)
     by, of = _subject(record, component)
-    if by == "operator" and component == "exporter" and record.get("stage") in ("load", "run"):
+    if by == "operator" and component == "exporter" and record.stage in ("load", "run"):
         kind = "stops"  # each runtime with an error of its own
     captured = _captured(record) if by == "operator" else None
     if captured is not None:
@@ -143,120 +137,90 @@ def key_of(record: Mapping[str, Any]) -> Key:
     if by == "code":  # other folders may have code of that name
         which = _folder(record)
     if component == "exporter" and by == "case":  # the other exporter may be wrong for another reason
-        which = str(record["exporter"])
+        which = record.exporter
     return Key(component, which, by, of, kind)
 
 
-def _component(record: Mapping[str, Any]) -> tuple[str, str]:
-    fault, runtime = record.get("fault"), str(record.get("runtime") or "")
-    if record["status"] == "xpassed":
+def _component(record: Record) -> tuple[str, str]:
+    fault, runtime = record.fault, record.runtime or ""
+    if record.status == "xpassed":
         return "declaration", ""
     if fault == "runtime":
-        return ("optimizer" if record.get("conclusion") == "optimizer" else "runtime"), runtime
+        return ("optimizer" if record.conclusion == "optimizer" else "runtime"), runtime
     if fault == "precision":
-        return "precision", str(record.get("precision")).partition("-")[0]
-    return (str(fault), "") if fault else ("open", runtime)
+        return "precision", record.precision.partition("-")[0]
+    return (fault, "") if fault else ("open", runtime)
 
 
-def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
+def _subject(record: Record, component: str) -> tuple[str, str]:
     """Return what of a component is wrong, by the first thing that the record names."""
-    passes = (record.get("optimizer") or {}).get("passes")
-    if component == "optimizer" and passes:
-        return "pass", " and ".join(sorted(passes))
-    if component in ("exporter", "case") and record.get("own_code"):
-        return "code", ", ".join(record["own_code"])
-    located = (record.get("operator") or {}).get("operator")
-    lacked = (record.get("remedy") or {}).get("lacks")
+    if component == "optimizer" and record.optimizer is not None and record.optimizer["passes"]:
+        return "pass", " and ".join(sorted(record.optimizer["passes"]))
+    if component in ("exporter", "case") and record.own_code:
+        return "code", ", ".join(record.own_code)
+    located, node = (record.operator or {}).get("operator"), record.parts_at
+    lacked = None if record.remedy is None else record.remedy.get("lacks")
     if lacked:
-        return "operator", str(lacked)
+        return "operator", lacked
     if component in ("exporter", "open", "reference") and located:
-        return "operator", str(located)
-    place = record.get("parts_at") or {}
-    if component in ("runtime", "exporter", "open") and place.get("operator") and place.get("how") != "open":
-        return "operator", str(place["operator"])
-    if component in ("runtime", "exporter", "open") and record.get("stage") != "compare":
-        named = _operator_in(str(record.get("reason") or ""))
+        return "operator", located
+    if component in ("runtime", "exporter", "open") and node and node["operator"] and node["how"] != "open":
+        return "operator", node["operator"]
+    if component in ("runtime", "exporter", "open") and record.stage != "compare":
+        named = operator_in(record.reason or "")
         if named:
             return "operator", named
     if component == "harness":
-        return "error", _without_numbers(str(record.get("reason") or ""))
-    source = record.get("source") or {}
-    place_of_case = f"{source['file']}:{source['line']}" if source.get("line") else str(record["case"])
+        return "error", without_numbers(record.reason or "")
+    source = record.source
+    place_of_case = f"{source['file']}:{source['line']}" if source.get("line") else record.case
     if component == "declaration":  # which names the entries; a case may have several
-        return "entry", str(record.get("reason") or place_of_case)
+        return "entry", record.reason or place_of_case
     return "case", place_of_case
 
 
-def _folder(record: Mapping[str, Any]) -> str:
+def _folder(record: Record) -> str:
     """The folder of the case's own code that is at fault, or of the case."""
-    place, source = record.get("place") or {}, record.get("source") or {}
-    file = place.get("file") if place.get("own") else source.get("file")
-    return str(file or "").rpartition("/")[0]
+    place = record.place or {}
+    file = place.get("file") if place.get("own") else record.source.get("file")
+    return (file or "").rpartition("/")[0]
 
 
 KEPT = ("constant", "path", "number or path")
 """The ways in which a capture goes wrong that records tensors only, and keeps Python's numbers and branches."""
 
 
-def _captured(record: Mapping[str, Any]) -> Key | None:
+def _captured(record: Record) -> Key | None:
     """The finding of a branch or a number that a capture froze, by its line, whichever operator shows it first."""
-    told = record.get("operator") or {}
+    told = record.operator or {}
     if not told.get("line") or told.get("how") not in KEPT:
         return None
     at = beside(record, str(told["line"]))
     return Key("exporter", "", *(("branch", at, _BRANCH) if told["how"] == "path" else ("line", at, "values")))
 
 
-def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
+def _at_line(record: Record, component: str) -> Key | None:
     """The finding of what raised or crashed at a line of Python, whichever cell came there; None where no line is
     known, or one to which many causes come, such as that which runs a model."""
-    place, error = record.get("place") or {}, str(record.get("error"))
-    if not place.get("line") or record.get("stage") == "compare":
+    place, error = record.place or {}, str(record.error)
+    if not place.get("line") or record.stage == "compare":
         return None
-    at, text = f"{place['file']}:{place['line']}", said(str(record.get("reason") or ""), error)
+    at, text = f"{place['file']}:{place['line']}", said(record.reason or "", error)
     if not place.get("own"):
-        shared = component in ("exporter", "precision") and not _OF_INPUTS.search(text)
+        shared = component in ("exporter", "precision") and not OF_INPUTS.search(text)
         return Key(component, "", "line", at, text) if shared else None
     at = beside(record, at)
-    if record.get("signal"):  # whose fault it seems to be hangs on the stage at which it came
+    if record.signal:  # whose fault it seems to be hangs on the stage at which it came
         return Key("case", "", "line", at, error)
     if ON_DATA.search(text):
         return Key("exporter", "", "branch", at, _BRANCH)
     return Key(component, "", "line", at, text)
 
 
-_OF_INPUTS = re.compile(r"\b(?:L|inputs|args|kwargs)\['")
-"""The name of an input in a message of torch.export, which then is about what that one module does with it."""
 _BRANCH = "control flow on data"
 
 
-def beside(record: Mapping[str, Any], place: str) -> str:
+def beside(record: Record, place: str) -> str:
     """``cases/modules.py:12`` of a file that lies beside the case, whether its folder is known or not."""
-    folder = str((record.get("source") or {}).get("file") or "").rpartition("/")[0]
+    folder = (record.source.get("file") or "").rpartition("/")[0]
     return f"{folder}/{place.rpartition('/')[2]}" if folder else place.rpartition("/")[2]
-
-
-def said(reason: str, error: str) -> str:
-    """Return what an exception says, without what differs from cell to cell: who passes it on, at which sizes,
-    where."""
-    said = reason.rpartition(", caused by ")[2] if ", caused by " in reason else reason
-    said = f"{error}: {said.partition(f'{error}: ')[2]}" if f"{error}: " in said else said
-    said = re.sub(r" \([\w.-]+\.py:\d+\)$", "", said)
-    return _without_numbers(re.sub(r"/tmp/[^\s'\"]+|\b[su]\d+\b", "#", said))[:SAID]
-
-
-SAID = 120
-"""Characters of what an exception says by which findings are told apart."""
-
-
-def _operator_in(reason: str) -> str | None:
-    reason = reason.partition(_CAUSED_BY)[0]
-    match = _OPERATOR.search(reason)
-    if match:
-        return match[1].rstrip(".")
-    match = _KERNEL.search(reason)
-    return None if match is None else match[1] or match[2]
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)

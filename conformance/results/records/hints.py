@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from conformance.results.records.record import Record
 from conformance.results.records.subject import is_file_alone
 
 _HINTS = {
@@ -34,7 +34,7 @@ _HINTS_OF_FILE = {
 """In place of these where nobody has written a case: what to type."""
 
 
-def hints(record: Mapping[str, Any]) -> Iterator[str]:
+def hints(record: Record) -> Iterator[str]:
     """Yield what to do about the failure of a record; a hint of another version says itself."""
     known = _HINTS | (_HINTS_OF_FILE if is_file_alone(record) else {})
-    yield from (known.get(hint, hint) for hint in record.get("hints") or ())
+    yield from (known.get(hint, hint) for hint in record.hints)

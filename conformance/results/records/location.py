@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # pytest's plugin imports this in every session
+    from conformance.results.records.record import Record
+    from conformance.results.records.record_types import OperatorFields, Parting, Place
 
 _STAGES = {
     "translation": "",
@@ -48,24 +52,29 @@ _UNTIED = 4
 _PLACE = re.compile(r"(?P<file>[^:]+\.\w+):(?P<line>\d+)")
 
 
-def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def places_of(record: Record) -> Iterator[tuple[str, int]]:
     """Yield the file and line of each place that a record names: of what is wrong first, and of the case last."""
-    place = record.get("place") or {}
-    if place.get("own") and place.get("file") and place.get("line"):
-        yield str(place["file"]), int(place["line"])
-    operator = record.get("operator") or {}
-    for told in (operator, operator.get("second"), record.get("parts_at")):
-        match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
-        if match is not None and (told or {}).get("place") != "call":
-            yield str((told or {}).get("file") or match["file"]), int(match["line"])
-    source = record.get("source") or {}
-    if source.get("file") and source.get("line"):
-        yield str(source["file"]), int(source["line"])
+    if record.place is not None and record.place.get("own"):
+        yield from _lines(record.place)
+    operator, node = record.operator or {}, record.parts_at
+    for told in (operator, operator.get("second") or {}):
+        match = _PLACE.fullmatch(told.get("line") or "")
+        if match is not None and told.get("place") != "call":
+            yield told.get("file") or match["file"], int(match["line"])
+    match = None if node is None else _PLACE.fullmatch(node.get("line") or "")
+    if match is not None:
+        yield match["file"], int(match["line"])
+    yield from _lines(record.source)
 
 
-def located(record: Mapping[str, Any]) -> Iterator[str]:
+def _lines(place: Place) -> Iterator[tuple[str, int]]:
+    file, line = place.get("file"), place.get("line")
+    if file and line:
+        yield file, line
+
+
+def located(told: OperatorFields | None) -> Iterator[str]:
     """Yield the first wrong operator, or why it is not known."""
-    told = record.get("operator")
     if not told:
         return
     if told.get("unable"):
@@ -82,34 +91,38 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
     if told.get("untied"):
         others = list(told["untied"])[-_UNTIED:]
         yield f"  or at what comes just before it, whose values the graph does not have: {', '.join(others)}"
-    if _STAGES.get(told.get("stage") or ""):
+    stage = _STAGES.get(told.get("stage") or "")
+    if stage:
         without = f", and without {' and '.join(told['passes'])} it stays right" if told.get("passes") else ""
-        yield f"  {_STAGES[told['stage']]}{without}"
-    if told.get("second"):
-        yield f"with that put right, {_second(told['second'])}"
+        yield f"  {stage}{without}"
+    second = told.get("second")
+    if second:
+        yield f"with that put right, {_second(second)}"
 
 
-def describe_unable(told: Mapping[str, Any]) -> str:
+def describe_unable(told: Parting) -> str:
     """Say why no operator is named."""
-    why = _UNABLE.get(told["unable"], str(told["unable"])).replace("{detail}", str(told.get("detail") or ""))
+    unable = str(told["unable"])
+    why = _UNABLE.get(unable, unable).replace("{detail}", told.get("detail") or "")
     return why.rstrip(": ")
 
 
-def _second(told: Mapping[str, Any]) -> str:
+def _second(told: Parting) -> str:
     """Return what is still wrong where the operator that was named first is put right."""
     if told.get("unable"):
         return "the outputs are still wrong, which no other operator by itself explains"
     if told.get("place") == "node":
         return f"the checker refuses the node {told.get('node')} ({told.get('type')}) as well"
-    if told.get("how") in _HEADS:
-        return f"{_HEADS[told['how']]} {place_of(told)}{_called(told)} as well"
+    head = _HEADS.get(told.get("how") or "")
+    if head:
+        return f"{head} {place_of(told)}{_called(told)} as well"
     node = f"; node {told['node']} ({told.get('type')})" if told.get("node") is not None else ""
     passes = f"; made so by {' and '.join(told['passes'])}" if told.get("passes") else ""
     when = ", with other inputs" if told.get("other_inputs") else ""
     return f"{place_of(told)}{_called(told)} is wrong as well{when}: {'; '.join(values_of(told))}{node}{passes}"
 
 
-def place_of(told: Mapping[str, Any]) -> str:
+def place_of(told: Parting) -> str:
     """The line with its text, or else which call it is, in which module."""
     where = told.get("line") or (f"the module {told['module']}" if told.get("module") else None)
     if told.get("place") == "call":
@@ -120,11 +133,11 @@ def place_of(told: Mapping[str, Any]) -> str:
     return f"{where}  {told['source']}" if told.get("source") else where
 
 
-def _called(told: Mapping[str, Any]) -> str:
+def _called(told: Parting) -> str:
     return f"  ({told['operator']})" if told.get("operator") and told.get("place") != "call" else ""
 
 
-def _node(told: Mapping[str, Any]) -> Iterator[str]:
+def _node(told: Parting) -> Iterator[str]:
     if told.get("node") is None:
         return
     kind = f", of {told['dtype']}{' sizes' if told.get('sizes') else ''}" if told.get("dtype") else ""
@@ -143,7 +156,7 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"  or another of the {len(among)} nodes that compute it: {', '.join(among[-_AMONG:])}{more}"
 
 
-def values_of(told: Mapping[str, Any]) -> Iterator[str]:
+def values_of(told: Parting) -> Iterator[str]:
     """Yield what the graph has where PyTorch has something else."""
     how = told.get("how")
     got, wanted = number(told.get("got")), number(told.get("wanted"))
@@ -167,7 +180,7 @@ def values_of(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"its inputs agree; {_expression(told)}got {got}, wanted {wanted}{_share(told)}"
 
 
-def _expression(told: Mapping[str, Any]) -> str:
+def _expression(told: Parting) -> str:
     """``-3 // 2: ``, or the place of the first element that differs."""
     arguments = [number(value) for value in told.get("arguments") or ()]
     at = f"at [{', '.join(map(str, told['index']))}]: " if told.get("index") else ""
@@ -185,6 +198,6 @@ def number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _share(told: Mapping[str, Any]) -> str:
+def _share(told: Parting) -> str:
     count, size = told.get("differ") or (0, 0)
     return f" ({count} of {size} elements differ)" if size > 1 else ""

@@ -6,11 +6,13 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from conformance.results.records import coverage_totals, text
+from conformance.results.records.brief import SLOW_SECONDS, Told
+from conformance.results.records.record_types import Budget
 from conformance.results.records.sanitize import shorten
 from conformance.results.records.spent import START, own_seconds
+from conformance.results.records.validation import Measure
 from conformance.runtimes.registry import RUNTIMES
 
 Column = tuple[str, str, str, int]
@@ -21,9 +23,6 @@ _EXPORTERS = {"torchscript": "ts", "dynamo": "dyn", "onnx": "onnx"}
 _PARTS = {"export": "export", "cost": "cost", **{runtime.name: runtime.short or runtime.name for runtime in RUNTIMES}}
 """What stands beside an exporter, in order, with its short name."""
 _SHORT = {**_EXPORTERS, **_PARTS}
-
-SLOW_SECONDS = 20.0
-"""A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
 MEANINGS = {
     "✓": "passed", "x": "failed as declared", "F": "failed", "X": "passed though declared to fail", "s": "skipped",
@@ -42,7 +41,7 @@ MOST_LINES = 24
 """Lines of a matrix that shows every case; of a longer one the cases that are as expected are left out."""
 
 
-def lines(records: Sequence[Mapping[str, Any]], width: int, *, full: bool = True) -> Iterator[str]:
+def lines(records: Sequence[Told], width: int, *, full: bool = True) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
     A cell shows its accuracy, or its export under ``export``, and by ``sign`` its further checks: specials,
@@ -51,7 +50,7 @@ def lines(records: Sequence[Mapping[str, Any]], width: int, *, full: bool = True
     """
     missing = not_run(records)
     for runtime in missing:
-        records = [record for record in records if record["runtime"] != runtime]
+        records = [record for record in records if record.runtime != runtime]
     table = [*_table_lines(records, width)]
     if full or len(table) <= MOST_LINES:
         yield from table
@@ -75,12 +74,12 @@ def legend(shown: Sequence[str]) -> Iterator[str]:
         yield "   ".join(columns)
 
 
-def _short_table(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+def _short_table(records: Sequence[Told], width: int) -> Iterator[str]:
     """The cases that made a run fail, and how many cells of each kind passed, failed as declared, or did not run."""
-    red = {record["case"] for record in records if record["status"] in ("failed", "xpassed")}
-    others = len({record["case"] for record in records} - red)
+    red = {record.case for record in records if record.status in ("failed", "xpassed")}
+    others = len({record.case for record in records} - red)
     if red:
-        table = [*_table_lines([record for record in records if record["case"] in red], width)]
+        table = [*_table_lines([record for record in records if record.case in red], width)]
         yield from table[:MOST_LINES]
         if len(table) > MOST_LINES:
             yield "and more red cases"
@@ -100,42 +99,42 @@ def _numbers(values: Iterable[object]) -> str:
     return "".join(f"{value if value != 0 else '':>{max(8, len(str(value)) + 2)}}" for value in values)
 
 
-def _by_kind(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Counter[str]]]:
+def _by_kind(records: Iterable[Told]) -> Iterator[tuple[str, Counter[str]]]:
     counted: dict[Column, Counter[str]] = {}
     for record in records:
-        if record["check"] != "latency":
+        if record.check != "latency":
             exporter, part, precision, _ = column(record)
             key = exporter, part, precision.partition("-")[0], 0
-            counted.setdefault(key, Counter())[record["status"]] += 1
+            counted.setdefault(key, Counter())[record.status] += 1
     for (key,) in groups(counted):
         exporter, part, precision, _ = key
         yield " ".join([exporter, part, *([precision] if part != "export" else [])]), counted[key]
 
 
-def cases_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
+def cases_of(records: Iterable[Told]) -> list[str]:
     """The cases as they stand in the case files, whatever order they ran in; those of one place by name."""
     places: dict[str, tuple[str, int, str]] = {}
     for record in records:
-        source = record.get("source") or {}
-        places.setdefault(record["case"], (source.get("file") or "", source.get("line") or 0, record["case"]))
+        file, line = record.source.get("file") or "", record.source.get("line") or 0
+        places.setdefault(record.case, (file, line, record.case))
     return sorted(places, key=places.__getitem__)
 
 
-def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
+def not_run(records: Sequence[Told]) -> dict[str, tuple[int, list[str]]]:
     """By runtime of which every cell was skipped: how many there are, and why."""
-    run = {record["runtime"] for record in records if record["status"] != "skipped"}
+    run = {record.runtime for record in records if record.status != "skipped"}
     unrun: dict[str, tuple[int, list[str]]] = {}
     for record in records:
-        if record["runtime"] is not None and record["runtime"] not in run and record["check"] != "latency":
-            count, reasons = unrun.get(record["runtime"], (0, []))
-            unrun[record["runtime"]] = count + 1, list(dict.fromkeys([*reasons, str(record.get("reason"))]))
+        if record.runtime is not None and record.runtime not in run and record.check != "latency":
+            count, reasons = unrun.get(record.runtime, (0, []))
+            unrun[record.runtime] = count + 1, list(dict.fromkeys([*reasons, str(record.reason)]))
     return unrun
 
 
-def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-    by_case: dict[str, list[Mapping[str, Any]]] = {}
+def _table_lines(records: Sequence[Told], width: int) -> Iterator[str]:
+    by_case: dict[str, list[Told]] = {}
     for record in records:
-        by_case.setdefault(record["case"], []).append(record)
+        by_case.setdefault(record.case, []).append(record)
     signs = {case: _signs(by_case[case]) for case in cases_of(records)}
     label = min(max(map(len, signs), default=0), max(16, width // 2))
     columns = (column for own in signs.values() for column in own)
@@ -149,20 +148,20 @@ OWN = ("accuracy", "export", "parse")
 """The checks whose status a sign is; others stand beside them."""
 
 
-def _signs(records: Iterable[Mapping[str, Any]]) -> dict[Column, str]:
+def _signs(records: Iterable[Told]) -> dict[Column, str]:
     """The signs of one case."""
     own: dict[Column, str] = {}
     beside: dict[Column, str] = {}
     costs: list[tuple[Column, str]] = []
     for record in records:
         # A budget of time that could not be decided, or not in this kind of run, has a line of its own.
-        if record["check"] == "latency" and record["status"] == "skipped":
+        if record.check == "latency" and record.status == "skipped":
             continue
-        if record["check"] == "fidelity":
-            costs.append((column(record), record["status"]))
+        if record.check == "fidelity":
+            costs.append((column(record), record.status))
         else:
-            kind, key = own if record["check"] in OWN else beside, column(record)
-            kind[key] = _worse(kind.get(key, "passed"), record["status"])
+            kind, key = own if record.check in OWN else beside, column(record)
+            kind[key] = _worse(kind.get(key, "passed"), record.status)
     for cost, status in costs:  # of all runtimes of its precision, or of none
         runtimes = [key for key in own if (key[0], *key[2:]) == (cost[0], *cost[2:])]
         for key in runtimes:
@@ -181,9 +180,9 @@ WORSE = ("passed", "skipped", "xfailed", "xpassed", "failed")
 """The statuses of checks that share a sign: the last of them counts."""
 
 
-def column(record: Mapping[str, Any]) -> Column:
-    part = record["runtime"] or ("cost" if record["check"] == "fidelity" else "export")
-    return record["exporter"], part, record["precision"], record["opset"]
+def column(record: Told) -> Column:
+    part = record.runtime or ("cost" if record.check == "fidelity" else "export")
+    return record.exporter, part, record.precision, record.opset
 
 
 def sign(own: str | None, beside: str | None) -> str:
@@ -258,37 +257,37 @@ def _short(cases: Sequence[str], label: int) -> dict[str, str]:
     return {case: best.get(case, case) for case in cases}
 
 
-def counts(records: Sequence[Mapping[str, Any]]) -> str:
+def counts(records: Sequence[Told]) -> str:
     """``12 passed, 3 failed as declared; 640 examples verified``."""
     words = {
         "failed": "failed", "xpassed": "passed though declared to fail", "skipped": "skipped",
         "xfailed": "failed as declared", "passed": "passed",
     }  # fmt: skip
-    totals = {status: sum(record["status"] == status for record in records) for status in words}
+    totals = {status: sum(record.status == status for record in records) for status in words}
     parts = [f"{count} {words[status]}" for status, count in totals.items() if count]
-    examples = sum(record["examples"] for record in records if record["runtime"] or record["check"] == "fidelity")
-    weak = sum(record.get("ill_conditioned", 0) for record in records)
+    examples = sum(record.examples for record in records if record.runtime or record.check == "fidelity")
+    weak = sum(record.ill_conditioned for record in records)
     cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
     text = f"{cells}: {', '.join(parts) or 'none'}; {examples} examples verified"
     text = f"{text}, {weak} ill-conditioned" if weak else text
-    excused = sum(record.get("excused", 0) for record in records)
+    excused = sum(record.excused for record in records)
     text = f"{text}; {excused:,} values excused" if excused else text
     shown = coverage_totals.total(records)
     text = f"{text}; {shown}" if shown else text
-    reused = sum(record.get("reused", False) for record in records)
+    reused = sum(record.reused for record in records)
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text
 
 
-def in_brief(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def in_brief(records: Sequence[Told]) -> Iterator[str]:
     """Yield in a line each what ``asides`` lists."""
-    passed = [record for record in records if record["status"] == "passed"]
+    passed = [record for record in records if record.status == "passed"]
     yield from (f"nearest to what a precision may cost: {line.strip()}" for line in [*fidelity(passed, 1)][1:2])
     budgets = Counter(budget["verdict"] for record in records for budget in _budgets(record))
     if budgets:
         yield f"budgets of time: {', '.join(f'{count} {verdict}' for verdict, count in sorted(budgets.items()))}"
     yield from (line for line in latency(records) if line.startswith("NOT"))
     yield from slow(records, 1)
-    cases = {record["case"] for record in records if record.get("changed")}
+    cases = {record.case for record in records if record.changed}
     if cases:
         who = (
             "1 case changed the process that it"
@@ -298,22 +297,22 @@ def in_brief(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{who} ran in, and no other case saw it"
 
 
-def asides(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def asides(records: Sequence[Told]) -> Iterator[str]:
     """Yield what else a run has shown: costs, budgets of time, calls that nothing shows, slow cells, changes."""
     for part in (fidelity, latency, coverage_totals.least, slow, changed):
         yield from part(records)
 
 
-def _budgets(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return (record.get("latency") or {}).get("budgets") or ()
+def _budgets(record: Told) -> Sequence[Budget]:
+    return (record.latency or {}).get("budgets") or ()
 
 
-def changed(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
+def changed(records: Sequence[Told], most: int = 6) -> Iterator[str]:
     """The cases that changed something in the process that they ran in."""
     by_case: dict[str, list[str]] = {}
     for record in records:
-        for change in record.get("changed") or ():
-            by_case.setdefault(str(record["case"]), []).append(str(change["what"]))
+        for change in record.changed:
+            by_case.setdefault(record.case, []).append(str(change["what"]))
     lines = []
     for case, names in by_case.items():
         told = list(dict.fromkeys(names))
@@ -322,47 +321,54 @@ def changed(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str
     yield from shorten(lines, most, head="cases that changed the process they ran in (other cases did not see it):")
 
 
-def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
+def fidelity(records: Sequence[Told], most: int = 12) -> Iterator[str]:
     """Yield what each precision costs, those nearest to what is allowed first."""
-    measured = [record for record in records if record.get("fidelity") and record["worst"]]
-    measured.sort(key=lambda record: -float(record["worst"]["ratio"]))
+    measured = [
+        (float(record.worst["ratio"]), record.fidelity, record.id)
+        for record in records
+        if record.fidelity and record.worst
+    ]
+    measured.sort(key=lambda known: -known[0])
     lines = []
-    for record in measured:
-        measure = record["fidelity"]
-        cost = f"{measure['changed']:.1%} changed" if "changed" in measure else f"{_decibels(measure['sqnr'])} SQNR"
-        lines.append(f"  {cost:>15} ({float(record['worst']['ratio']):.2f})  {record['id'].partition('[')[2][:-1]}")
+    for ratio, measure, cell in measured:
+        changed, sqnr = measure.get("changed"), measure.get("sqnr")
+        cost = f"{changed:.1%} changed" if changed is not None else f"{_decibels(sqnr)} SQNR"
+        lines.append(f"  {cost:>15} ({ratio:.2f})  {cell.partition('[')[2][:-1]}")
     head = "what a precision costs, against PyTorch in float32 (error / allowed):"
     yield from shorten(lines, most, "  and {} more, further from their limits", head)
 
 
-def latency(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
+def latency(records: Sequence[Told], most: int = 12) -> Iterator[str]:
     """The budgets of time and what was measured: broken budgets first, then those that were not decided."""
     measured = [(record, budget) for record in records for budget in _budgets(record)]
     order = ("broken", "inconclusive", "holds")
-    measured.sort(key=lambda pair: (order.index(pair[1]["verdict"]), pair[0]["id"]))
+    measured.sort(key=lambda pair: (order.index(pair[1]["verdict"]), pair[0].id))
     lines = []
     for record, budget in measured:
-        value = f"{budget['ratio']:.2f} x" if budget["ratio"] is not None else f"{budget['seconds'] * 1e3:.3g} ms"
-        cell = record["id"].partition("[")[2][:-1]
+        ratio = budget["ratio"]
+        value = f"{ratio:.2f} x" if ratio is not None else f"{(budget['seconds'] or 0) * 1e3:.3g} ms"
+        cell = record.id.partition("[")[2][:-1]
         lines.append(f"  {budget['verdict']:>12}  {value:>9}, {budget['text']}  {cell}")
     yield from shorten(lines, most, head="budgets of time (measured, at most):")
-    idle = [record for record in records if record["check"] == "latency" and not record.get("latency")]
-    skipped = [record for record in idle if record["status"] == "skipped"]
+    idle = [record for record in records if record.check == "latency" and not record.latency]
+    skipped = [record for record in idle if record.status == "skipped"]
     if skipped:
-        reasons = "; ".join(dict.fromkeys(str(record.get("reason")) for record in skipped))
+        reasons = "; ".join(dict.fromkeys(str(record.reason) for record in skipped))
         yield f"NOT MEASURED: {len(skipped)} budgets of time: {reasons}"
 
 
-def _decibels(value: float | str) -> str:
+def _decibels(value: Measure | None) -> str:
+    if value is None:
+        return "unknown"
     return "no loss" if float(value) == float("inf") else f"{float(value):.1f} dB"
 
 
-def slow(records: Sequence[Mapping[str, Any]], most: int = 3) -> Iterator[str]:
+def slow(records: Sequence[Told], most: int = 3) -> Iterator[str]:
     """The slowest cells, where they are slow enough to be worth a look."""
     seconds = [(own_seconds(record), record) for record in records]
     slowest = sorted(seconds, key=lambda pair: -pair[0])[:most]
     for whole, record in slowest:
         if whole > SLOW_SECONDS:
-            stages = {name: seconds for name, seconds in record["seconds"].items() if name != START}
+            stages = {name: seconds for name, seconds in record.seconds.items() if name != START}
             stage = max(stages, key=lambda name: stages[name])
-            yield f"slow: {record['id']} took {whole:.0f} s, most of it in {stage}"
+            yield f"slow: {record.id} took {whole:.0f} s, most of it in {stage}"

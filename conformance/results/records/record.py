@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from typing_extensions import Self
+
 from conformance.results.records import record_types
-from conformance.results.records.validation import Scalar, check_of
+from conformance.results.records.validation import Scalar, as_json, check_of
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -62,7 +63,7 @@ class Witness:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
-@dataclass
+@dataclass(slots=True)
 class Identity:
     """Identify the cell, and say how it is run again."""
 
@@ -84,8 +85,8 @@ class Identity:
     processor, `--examples`"""
 
 
-@dataclass
-class Outcome:
+@dataclass(slots=True)
+class Outcome(Identity):
     """Say what happened: a status, where it stopped, and what its examples showed."""
 
     status: Status = "passed"
@@ -152,8 +153,8 @@ class Outcome:
     """true where `--reuse` took the record over from an earlier run"""
 
 
-@dataclass
-class Explained:
+@dataclass(slots=True)
+class Explained(Outcome):
     """Say why it failed, and what to do: all of it is found after the verdict, and none of it changes that."""
 
     fault: str | None = None
@@ -264,8 +265,8 @@ class Explained:
     specials, symbolic, translation, vacuous"""
 
 
-@dataclass
-class Measured:
+@dataclass(slots=True)
+class Measured(Explained):
     """Hold what was measured on the way, and what is kept of it."""
 
     coverage: record_types.Coverage | None = None
@@ -315,8 +316,8 @@ class Measured:
     outputs, which show nothing of it)"""
 
 
-@dataclass
-class Host:
+@dataclass(slots=True)
+class Host(Measured):
     """Say where it ran, what it changed there, and what it depends on."""
 
     worker: record_types.Worker | None = None
@@ -342,15 +343,18 @@ class Host:
     were"""
 
 
-@dataclass
-class Record(Host, Measured, Explained, Outcome, Identity):
+@dataclass(slots=True)
+class Record(Host):
     """The results of one cell, in five groups; seconds are wall time.
 
     ``error`` is the name that a ``fails`` entry matches. No field but ``reason`` holds sentences:
     ``results.records.text`` makes them of the others. A text below a field is about it and those above it that have
     none; the tables of ``docs/records.md`` are made of these. A run file has the fields of all groups beside one
-    another.
+    another. Each group is a base of the next, since classes with slots cannot be joined otherwise.
     """
+
+    unknown: dict[str, Any] | None = field(default=None, compare=False)
+    """What a file of another version has beside these fields; it is written again as it was."""
 
     def add_rest(self, name: str, seconds: float) -> None:
         """Count as ``name`` what is left of the ``seconds`` that the cell has taken."""
@@ -360,24 +364,34 @@ class Record(Host, Measured, Explained, Outcome, Identity):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""
-        return {item.name: _jsonable(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        return {name: as_json(getattr(self, name)) for name in FIELDS} | (self.unknown or {})
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Record:
-        """The inverse of ``as_dict``; keys that this version does not know are left out."""
-        known = {item.name for item in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of ``as_dict``. A field that is missing or null, as in a file of an earlier version, has its
+        default."""
+        known = {name: values[name] for name in FIELDS if values.get(name) is not None}
+        record = cls(**(_LACKED | known))
+        record.source = {"file": None, "line": None, **record.source}
+        if len(known) < len(values):
+            record.unknown = {name: value for name, value in values.items() if name not in _NAMES} or None
+        return record
 
 
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, (str, int, bool)):
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _jsonable(dataclasses.asdict(value))
-    return str(value)
+GROUPS = (Identity, Outcome, Explained, Measured, Host)
+FIELDS = tuple(item.name for item in dataclasses.fields(Host))
+"""The names of all fields, as they follow one another in a run file."""
+_NAMES = frozenset(FIELDS)
+_LACKED: dict[str, Any] = {"runtime": None, "precision": "fp32", "source": {}}
+"""What a file of an earlier version may lack and no field has as its default."""
+
+
+def empty_fields() -> dict[str, Any]:
+    """Return an empty list or object for each field that has one where nothing is said of it."""
+    made = (item for item in dataclasses.fields(Host) if callable(item.default_factory))
+    return {item.name: item.default_factory() for item in made if callable(item.default_factory)}
+
+
+def own_fields(group: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields of one group, without those of the groups before it."""
+    return [item for item in dataclasses.fields(group) if item.name in group.__annotations__]

@@ -161,7 +161,8 @@ Shard = TypedDict("Shard", {
 }, total=False)  # fmt: skip
 Process = TypedDict("Process", {"pid": int, "host": str, "command": str}, total=False)
 Header = TypedDict("Header", {
-    "started": Text, "seconds": float, "environment": Environment | None, "unfinished": Texts | None,
+    "schema": Scalar, "baseline": Scalar, "started": Text, "seconds": float, "environment": Environment | None,
+    "unfinished": Texts | None,
     "shards": list[Part] | None, "shard": Shard | None, "process": Process, "conditions": dict[str, str] | None,
 }, total=False)  # fmt: skip
 Change = TypedDict("Change", {

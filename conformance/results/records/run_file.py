@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json
@@ -12,7 +11,7 @@ import shlex
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from conformance.process.disk.foreign_files import parse_json, read_text, uncoll
 from conformance.process.disk.locks import lock
 from conformance.process.errors import UserError, display_path, why
 from conformance.results.records.record import Record
-from conformance.results.records.record_types import Change, Header
+from conformance.results.records.record_types import Header
 from conformance.results.records.validation import Check, Misfit, check_of, checks_of, object_of, plain, wrong
 
 SCHEMA = 1
@@ -185,7 +184,7 @@ def _writer(folder: Path) -> str:
     try:
         header, _ = read_lines(folder / LINES)
     except UserError:
-        header = {}
+        return "another process"
     process = header.get("process")
     if process is None:
         return "another process"
@@ -203,7 +202,7 @@ def _process() -> dict[str, Any]:
 # ---- reading -------------------------------------------------------------------------------------------------
 
 
-def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_run(place: Path) -> tuple[Header, list[Record]]:
     """Header and records of a run: its folder, its ``run.json`` or its ``records.jsonl``.
 
     A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Records of earlier
@@ -217,23 +216,16 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise UserError(f"{place}: there is no run ({WHOLE} or {LINES})")
     with uncollected():
         header, records = read_lines(file) if file.suffix != ".json" else _read_whole(file)
-    by_id: dict[str, dict[str, Any]] = {}
+    by_id: dict[str, Record] = {}
     for record in records:
-        if not is_explained_by(by_id.get(record["id"]), record):
-            raise UserError(
-                f"{display_path(file)}: has {record['id']} twice; make that run again, or merge its parts"
-            )
-        by_id[record["id"]] = record
+        before = by_id.get(record.id)
+        if before is not None and not before.unexplained:  # else the line takes its place, with an explanation
+            raise UserError(f"{display_path(file)}: has {record.id} twice; make that run again, or merge its parts")
+        by_id[record.id] = record
     return header, [*by_id.values()]
 
 
-def is_explained_by(earlier: Mapping[str, Any] | None, record: Mapping[str, Any]) -> bool:
-    """Return whether a line is the first of its cell, or takes the place of an ``earlier`` one, which has the verdict
-    without an explanation."""
-    return earlier is None or bool(earlier.get("unexplained"))
-
-
-def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _read_whole(file: Path) -> tuple[Header, list[Record]]:
     name = display_path(file)
     try:
         run = parse_json(read_text(file))
@@ -250,24 +242,7 @@ def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return header, records
 
 
-def read_changes(folder: Path) -> list[dict[str, Any]]:
-    """Return what the run's own ``--baseline`` found, as ``changes.json`` beside it says; empty where there is none.
-
-    Raises UserError where that file is damaged.
-    """
-    file = folder / CHANGES
-    if not file.exists():
-        return []
-    text = read_text(file)
-    try:
-        changes: list[dict[str, Any]] = parse_json(text)
-        check_of(list[Change])(changes)
-    except ValueError as error:
-        raise UserError(f"{display_path(file)}: is damaged ({error}); delete it, or name the --baseline") from None
-    return changes
-
-
-def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_lines(file: Path) -> tuple[Header, list[Record]]:
     """Header and records of a ``records.jsonl``; a last line that was cut off is left out.
 
     Raises UserError where the file is not a run of this schema, or any other line is damaged.
@@ -295,15 +270,16 @@ def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, Any]
         yield number, value
 
 
-def _header(value: dict[str, Any], where: str) -> dict[str, Any]:
+def _header(value: Any, where: str) -> Header:
     try:
         check_of(Header)(value)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    return value
+    header: Header = value
+    return header
 
 
-def _record(value: Any, where: str) -> dict[str, Any]:
+def _record(value: Any, where: str) -> Record:
     try:
         return validated(value)
     except UserError as error:
@@ -327,36 +303,13 @@ def _check() -> Check:
     return object_of(lambda name: checks.get(name, plain))
 
 
-@functools.cache
-def _defaults() -> Mapping[str, Callable[[], Any]]:
-    """Return what makes the value of each field that a record of an earlier version may lack."""
-    made: dict[str, Callable[[], Any]] = {"runtime": lambda: None, "precision": lambda: "fp32", "source": dict}
-    for item in dataclasses.fields(Record):
-        if item.default_factory is not dataclasses.MISSING:
-            made[item.name] = item.default_factory
-        elif item.default is not dataclasses.MISSING:
-            made[item.name] = functools.partial(getattr, item, "default")
-    return made
-
-
-def with_defaults(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with all fields: one that it lacks, or in which it has null, has its default.
-
-    Raises UserError with what it lacks that every record has.
-    """
-    lacking = [name for name in _NEEDED if value.get(name) is None]
-    if lacking:
-        raise UserError(f"lacks {', '.join(lacking)}")
-    # The names are the same texts in all records: each line of a file brings texts of its own.
-    record = {sys.intern(name): item for name, item in value.items()}
-    record |= {name: default() for name, default in _defaults().items() if value.get(name) is None}
-    record["source"] = {"file": None, "line": None, **record["source"]}
-    return record
-
-
-def validated(value: Any) -> dict[str, Any]:
-    """A record of a run file, with all fields. Raises UserError with what is wrong where it is none."""
+def validated(value: Any) -> Record:
+    """Return the record of a run file. Raises UserError with what is wrong where it is none, or with what it lacks
+    that the records of every version have."""
     if type(value) is not dict:
         raise wrong(value, "a record")
     _check()({name: item for name, item in value.items() if item is not None})
-    return with_defaults(value)
+    lacking = [name for name in _NEEDED if value.get(name) is None]
+    if lacking:
+        raise UserError(f"lacks {', '.join(lacking)}")
+    return Record.from_dict(value)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import perf_counter  # not by its module, in which a call notes who asks for the time
-from typing import Any
+from typing import Protocol
 
 START = "start"
 """The part in which a process is started for a cell; other cells may need none."""
 
 
-def own_seconds(record: Mapping[str, Any]) -> float:
+class Timed(Protocol):
+    """A record, or a part of one."""
+
+    @property
+    def seconds(self) -> dict[str, float]: ...
+
+
+def own_seconds(record: Timed) -> float:
     """Return the seconds of a cell, without those in which its process was started."""
-    return sum(float(seconds) for name, seconds in (record.get("seconds") or {}).items() if name != START)
+    return sum(float(seconds) for name, seconds in record.seconds.items() if name != START)
 
 
 class Spending:

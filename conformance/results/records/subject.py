@@ -6,8 +6,7 @@ that is checked by itself has no case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from conformance.results.records.record import Record
 
 _WHO = {
     "exporter": "the exporter",
@@ -19,32 +18,32 @@ _WHO = {
 }
 
 
-def is_of_file(record: Mapping[str, Any]) -> bool:
+def is_of_file(record: Record) -> bool:
     """Return whether a file says what is right, with no PyTorch beside it; of records that do not say, whether the
     model is a file."""
-    return bool(record.get("meaning")) or (record.get("exporter") == "onnx" and not record.get("shipped"))
+    return bool(record.meaning) or (record.exporter == "onnx" and not record.shipped)
 
 
-def is_file_alone(record: Mapping[str, Any]) -> bool:
+def is_file_alone(record: Record) -> bool:
     """Return whether a model was checked for which nobody has written a case."""
-    return str((record.get("source") or {}).get("file")).endswith(".onnx")
+    return str(record.source.get("file")).endswith(".onnx")
 
 
-def right_one(record: Mapping[str, Any]) -> str:
+def right_one(record: Record) -> str:
     """Return what sentences call that which says what is right: where two files are compared, the one by its name."""
     if not is_of_file(record):
         return "PyTorch"
-    return str(record["meaning"]) if record.get("meaning") and record.get("shipped") else "the file"
+    return str(record.meaning) if record.meaning and record.shipped else "the file"
 
 
-def is_of_own_code(record: Mapping[str, Any]) -> bool:
+def is_of_own_code(record: Record) -> bool:
     """Return whether code of the case's own is known to have made what is wrong: that of the first wrong operator,
     which no pass of the exporter's has changed since."""
-    located = record.get("operator") or {}
+    located = record.operator or {}
     names = {located.get("operator"), located.get("within")} - {None}
     if located.get("stage") == "optimizer":
         return False
-    return any({*_called(text)} & names for text in record.get("own_code") or ())
+    return any({*_called(text)} & names for text in record.own_code)
 
 
 def _called(own: str) -> tuple[str, str]:
@@ -54,13 +53,13 @@ def _called(own: str) -> tuple[str, str]:
     return function.partition(" at ")[0], f"{space}.{name.partition('.')[0]}" if space else name
 
 
-def at_fault(record: Mapping[str, Any]) -> str:
+def at_fault(record: Record) -> str:
     """Return who is at fault in words; empty where nobody is known to be."""
-    fault = record.get("fault")
-    if fault == "exporter" and record.get("shipped"):
-        return str(record["shipped"])
-    if fault == "exporter" and record.get("own_code"):  # of which it is not known to be that code
-        return f"the exporter, or the case's own {', '.join(record['own_code'])}"
+    fault = record.fault
+    if fault == "exporter" and record.shipped:
+        return str(record.shipped)
+    if fault == "exporter" and record.own_code:  # of which it is not known to be that code
+        return f"the exporter, or the case's own {', '.join(record.own_code)}"
     if is_of_file(record):
         of_file = {
             "exporter": "whoever made the file",

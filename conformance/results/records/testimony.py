@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from conformance.results.records.record import FLOAT64
+from conformance.results.records.record import FLOAT64, Record
+from conformance.results.records.record_types import Answered, Cause, Node, Optimizer, Smallest
 from conformance.results.records.subject import is_of_file, right_one
 from conformance.runtimes import registry
 
@@ -42,30 +42,30 @@ _STAGES_OF_LOSS = {
 }
 
 
-def asked(record: Mapping[str, Any]) -> Iterator[str]:
+def asked(record: Record) -> Iterator[str]:
     """The witnesses' answers, what follows from them, and where accuracy is lost."""
-    witnesses = record.get("witnesses") or []
-    weak = record.get("error") == "IllConditioned"
+    witnesses = record.witnesses
+    weak = record.error == "IllConditioned"
     yield from (_answer(record, witness, weak=weak) for witness in witnesses if not witness.get("config"))
     yield from conclusion(record)
-    yield from guilty_passes(record.get("optimizer") or {}, record)
-    yield from _smallest(record.get("smallest") or {})
-    yield from _loss(record, SHOWN_BEST if record.get("fidelity") else None)
+    yield from guilty_passes(record.optimizer, record)
+    yield from _smallest(record.smallest or {})
+    yield from _loss(record, SHOWN_BEST if record.fidelity else None)
     for witness in witnesses:
         if witness.get("config"):
             yield _with_options(witness)
             if witness["answer"] == "agrees":
-                yield from _advice(record.get("cause") or {})
+                yield from _advice(record.cause)
 
 
-def conclusion(record: Mapping[str, Any]) -> Iterator[str]:
+def conclusion(record: Record) -> Iterator[str]:
     """Yield the node that an explanation is about, and what follows from the answers."""
-    if record.get("parts_at"):
-        yield _parting(record["parts_at"])
-    name = record.get("conclusion")
+    if record.parts_at:
+        yield _parting(record.parts_at)
+    name = record.conclusion
     if name is not None:
         known = _CONCLUSIONS.get(name)  # another version's is no template
-        yield str(name) if known is None else known.format(runtime=record.get("runtime"), right=right_one(record))
+        yield str(name) if known is None else known.format(runtime=record.runtime, right=right_one(record))
 
 
 _OPTIMIZERS = {
@@ -73,14 +73,14 @@ _OPTIMIZERS = {
 }
 
 
-def guilty_passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+def guilty_passes(told: Optimizer | None, record: Record) -> Iterator[str]:
     """The pass of an optimizer that is wrong, and the nodes that it changed."""
-    if not told:
+    if told is None:
         return
     title = _OPTIMIZERS.get(str(told["of"]), str(told["of"]))
     names = list(told["passes"])
     level = f", from level {told['level']} on" if told.get("level") else ""
-    right = "the outputs are right" if record.get("stage") == "compare" else "the model runs"
+    right = "the outputs are right" if record.stage == "compare" else "the model runs"
     if not names:
         why = "there was no time to try them all" if told.get("unfinished") else "none is enough to switch off"
         yield f"which pass of {title} it is stays open{level}: {why}"
@@ -122,7 +122,7 @@ _DIFFERS = {
 """What is said of a cell beside functions that are right by themselves."""
 
 
-def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
+def _smallest(told: Smallest) -> Iterator[str]:
     """The smallest model or function that still fails, and what shows it."""
     why_not = _NO_SCRIPT.get(str(told.get("why_not")), told.get("why_not"))
     if told.get("differs"):
@@ -149,7 +149,7 @@ def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {place}no script shows it by itself: {why_not}"
 
 
-def _parting(place: Mapping[str, Any]) -> str:
+def _parting(place: Node) -> str:
     """The node that the conclusion is about."""
     if place["how"] == "invalid":
         return f"ONNX's checker or inference of shapes refuses the model: {place.get('why')}"
@@ -166,7 +166,7 @@ def _parting(place: Mapping[str, Any]) -> str:
     return f"at the node {name}: {said.get(place['how'], place['how'])}"
 
 
-def _answer(record: Mapping[str, Any], witness: Mapping[str, Any], *, weak: bool = False) -> str:
+def _answer(record: Record, witness: Answered, *, weak: bool = False) -> str:
     """``weak``: of an example of which float64 excuses an error."""
     right, of_file = right_one(record), is_of_file(record)
     answer, reason = witness["answer"], witness.get("reason")
@@ -210,9 +210,9 @@ def proves_nothing_by_stopping(runtime: str) -> bool:
     return any(entry.name == runtime and entry.values_only for entry in registry.RUNTIMES)
 
 
-def _with_options(witness: Mapping[str, Any]) -> str:
+def _with_options(witness: Answered) -> str:
     """The answer of ONNX Runtime where its 8-bit sums cannot saturate."""
-    answer, config = witness["answer"], witness["config"]
+    answer, config = witness["answer"], witness.get("config") or {}
     if answer == "abstains" and "activations" in config:
         return "the model has no activations in int8 between Q and DQ, so it is open whether its 8-bit sums saturated"
     if answer == "abstains":
@@ -228,8 +228,8 @@ def _with_options(witness: Mapping[str, Any]) -> str:
     return f"ONNX Runtime with {options}: {said.get(answer, answer)}"
 
 
-def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
-    if cause.get("name") != "saturation":
+def _advice(cause: Cause | None) -> Iterator[str]:
+    if cause is None or cause["name"] != "saturation":
         return
     lacks = cause["lacks"]
     declared = f"fails: [{{when: {{cpu: {{lacks: [{', '.join(lacks)}]}}}}, ...}}]"
@@ -247,9 +247,9 @@ def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
     yield f"  deploy on processors with VNNI, and declare the failure for the others: {declared}"
 
 
-def _loss(record: Mapping[str, Any], one: str | None) -> Iterator[str]:
+def _loss(record: Record, one: str | None) -> Iterator[str]:
     """``one`` is what to call the example that the numbers are of, where other numbers are of all of them."""
-    loss: Mapping[str, float | str] = record.get("loss") or {}
+    loss: Mapping[str, float | str] = record.loss or {}
     if loss:
         yield "loss by stage, as SQNR (higher is better)" + (f", in {one}:" if one else ":")
     for stage, value in loss.items():

@@ -15,7 +15,10 @@ from conformance.results.records.details import builds_again as builds_again
 from conformance.results.records.details import details as details
 from conformance.results.records.details import dropped_draws as dropped_draws
 from conformance.results.records.details import number
+from conformance.results.records.findings import Key
 from conformance.results.records.location import located as located
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Worst
 from conformance.results.records.sanitize import block, command_line, literal, one_line
 from conformance.results.records.spent import own_seconds
 from conformance.results.records.subject import at_fault as at_fault
@@ -23,21 +26,21 @@ from conformance.results.records.subject import is_file_alone, is_of_file, right
 from conformance.results.records.testimony import SHOWN_BEST
 
 
-def failure(record: Mapping[str, Any]) -> str:
+def failure(record: Record) -> str:
     """Say why a cell failed: what differs, the smallest example, stage and fault, where the case stands, how to
-    see it again. ``record`` is ``Record.as_dict()``."""
+    see it again."""
     lines = [*_what(record), *_example(record)]
     fault = at_fault(record)
-    lines.append(f"stage {record['stage']}{f'; at fault: {fault}' if fault else ''}")
+    lines.append(f"stage {record.stage}{f'; at fault: {fault}' if fault else ''}")
     lines += [f"  {line}" for line in details(record)]
     return _shown([*lines, *_place(record)])
 
 
-def verdict(record: Mapping[str, Any]) -> str:
+def verdict(record: Record) -> str:
     """The status of a cell, its id and the seconds that it took, on one line."""
     words = {"xfailed": "failed as declared", "failed": "FAILED", "xpassed": "PASSED though declared to fail"}
     seconds = own_seconds(record)
-    return literal(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
+    return literal(f"{words.get(record.status, record.status)}  {record.id}  {seconds:.2f} s")
 
 
 def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
@@ -45,16 +48,12 @@ def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
     return f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
 
 
-def name_of_finding(told: Mapping[str, Any]) -> str:
-    """Return who is at fault, what of it, and for what kind of difference, by the fields of ``findings.Key``."""
-    which = told["which"] if told["by"] != "code" else ""
-    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", which).strip()
-    about = _ABOUT.get(told["by"], "{of}").replace("{of}", one_line(told["of"], _REPEATED))
-    return f"{component}, {about}: {_kind_of_finding(told)}"
-
-
-def _kind_of_finding(told: Mapping[str, Any]) -> str:
-    return "other values" if told["kind"] == "values" else str(told["kind"])
+def name_of_finding(key: Key) -> str:
+    """Return who is at fault, what of it, and for what kind of difference."""
+    which = key.which if key.by != "code" else ""
+    component = _COMPONENTS.get(key.component, key.component).replace("{which}", which).strip()
+    about = _ABOUT.get(key.by, "{of}").replace("{of}", one_line(key.of, _REPEATED))
+    return f"{component}, {about}: {'other values' if key.kind == 'values' else key.kind}"
 
 
 _COMPONENTS = {
@@ -87,10 +86,10 @@ def doing(note: Mapping[str, Any], seconds: float) -> str:
     return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {seconds:.0f} s"
 
 
-def repetition(record: Mapping[str, Any], first: str) -> str:
+def repetition(record: Record, first: str) -> str:
     """In place of ``failure``, on one line, where a cell stopped as ``first`` did, before its own work began."""
-    place = f"{record['source']['file']}:{record['source']['line']}"
-    said = f"{place}: {record['error']} at stage {record['stage']}, as in {first}: {record['reason']}"
+    place = f"{record.source['file']}:{record.source['line']}"
+    said = f"{place}: {record.error} at stage {record.stage}, as in {first}: {record.reason}"
     return one_line(said, _REPEATED)
 
 
@@ -103,11 +102,11 @@ def _shown(lines: Sequence[str]) -> str:
     return "\n".join(map(block, lines))
 
 
-def _place(record: Mapping[str, Any]) -> list[str]:
-    place = f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"
-    lines = [str(record["source"]["file"]) if is_file_alone(record) else place]
-    if record["command"]:
-        lines.append(f"reproduce: {record['command']}")
+def _place(record: Record) -> list[str]:
+    place = f"{record.source['file']}:{record.source['line']}: case {record.case}"
+    lines = [str(record.source["file"]) if is_file_alone(record) else place]
+    if record.command:
+        lines.append(f"reproduce: {record.command}")
     align = align_of(record)
     if align is not None:
         lines.append(f"operator by operator: {align}")
@@ -116,24 +115,18 @@ def _place(record: Mapping[str, Any]) -> list[str]:
     return [*lines, *([f"{how}: {replay}"] if replay else [])]
 
 
-def align_of(record: Mapping[str, Any]) -> str | None:
+def align_of(record: Record) -> str | None:
     """The command that looks for the layer of a wrong output on the failing example; None where the operator is known
     already, or no PyTorch stands beside the model, or the command could not make the example."""
-    draw = record["draw"]
-    unknown = record["stage"] == "compare" and record["fault"] in _LAYERED and not record.get("operator")
-    if not unknown or not draw or draw.get("flags") or record["exporter"] == "onnx":
+    draw = record.draw
+    unknown = record.stage == "compare" and record.fault in _LAYERED and not record.operator
+    if not unknown or not draw or draw.get("flags") or record.exporter == "onnx":
         return None
     words = [
-        "conformance",
-        "align",
-        record["case"],
-        "--exporter",
-        record["exporter"],
-        "--opset",
-        str(record["opset"]),
-    ]
-    words += ["--precision", record["precision"]] if record["precision"] != "fp32" else []
-    given = shlex.split(record["command"] or "")
+        "conformance", "align", record.case, "--exporter", record.exporter, "--opset", str(record.opset),
+    ]  # fmt: skip
+    words += ["--precision", record.precision] if record.precision != "fp32" else []
+    given = shlex.split(record.command or "")
     words += [word for place, word in enumerate(given) if "--cases" in given[max(0, place - 1) : place + 1]]
     if draw["dims"]:
         words += ["--at", ",".join(f"{name}={size}" for name, size in draw["dims"].items())]
@@ -145,12 +138,12 @@ _LAYERED = ("exporter", "precision", None)
 """At fault for what a graph computes node by node; a runtime's own mistake need not show that way."""
 
 
-def replay_of(record: Mapping[str, Any]) -> str | None:
+def replay_of(record: Record) -> str | None:
     """The command that replays the bundle of a record's failing example; None where it left none."""
-    if not record.get("bundle"):
+    if not record.bundle:
         return None
-    libraries = bool(record.get("bundle_libraries"))
-    return replay_command(str(record["bundle"]), str(record["runtime"]), libraries=libraries)
+    libraries = bool(record.bundle_libraries)
+    return replay_command(str(record.bundle), str(record.runtime), libraries=libraries)
 
 
 def replay_command(bundle: str, runtime: str, *words: str, libraries: bool) -> str:
@@ -160,12 +153,12 @@ def replay_command(bundle: str, runtime: str, *words: str, libraries: bool) -> s
     return command_line(["conformance", "replay", folder, "--runtime", runtime, *allowed, *words])
 
 
-def _what(record: Mapping[str, Any]) -> list[str]:
-    head = f"{record['reason']}" if record["stage"] != "compare" else f"{record['error']}: {record['reason']}"
-    if record["status"] == "xpassed":
-        return [f"unexpectedly passed: {record['reason']}"]
-    worst = record["worst"]
-    if record["stage"] != "compare" or worst is None or record["error"] not in _OF_ELEMENTS:
+def _what(record: Record) -> list[str]:
+    head = f"{record.reason}" if record.stage != "compare" else f"{record.error}: {record.reason}"
+    if record.status == "xpassed":
+        return [f"unexpectedly passed: {record.reason}"]
+    worst = record.worst
+    if record.stage != "compare" or worst is None or record.error not in _OF_ELEMENTS:
         return [head]
     return [head, element(record, worst)]
 
@@ -174,9 +167,9 @@ _OF_ELEMENTS = ("IllConditioned", "WrongIndex", "WrongReference", "WrongValue", 
 """The errors that are about one element, the worst."""
 
 
-def element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
+def element(record: Record, worst: Worst) -> str:
     """The worst element: what a runtime has there, and what is right."""
-    index = ", ".join(map(str, worst["index"]))
+    index = ", ".join(map(str, worst["index"] or ()))
     place = f"{output_named(record, worst['output'])}[{index}]"
     ratio = worst["ratio"] if isinstance(worst["ratio"], str) else f"{worst['ratio']:.3g}"
     values = worst.get("looked_up")
@@ -187,29 +180,29 @@ def element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
             f"{place}: got index {worst['got']}, {there}; wanted index {worst['wanted']}, {wanted} "
             f"({ratio} times what is allowed)"
         )
-    if record["error"] == "WrongIndex":
+    if record.error == "WrongIndex":
         return f"{place}: got index {worst['got']}, wanted index {worst['wanted']}"
-    if record["error"] == "IllConditioned":
-        exact = (record.get("conditioning") or {}).get("float64")
+    if record.error == "IllConditioned":
+        exact = record.conditioning and record.conditioning.get("float64")
         right = right_one(record)
         also = "" if exact is None else f"; {right} in float64 has {number(exact)}"
         return f"{place}: got {number(worst['got'])}, {right} in float32 has {number(worst['wanted'])}{also}"
     return f"{place}: got {number(worst['got'])}, wanted {number(worst['wanted'])} ({ratio} times what is allowed)"
 
 
-def output_named(record: Mapping[str, Any], number: Any) -> str:
+def output_named(record: Record, number: Any) -> str:
     """Return what sentences call an output of a record: by the name that its case gives it, or else by its number."""
-    names: Sequence[str] = record.get("outputs") or ()
+    names = record.outputs
     return f"output {names[number] if isinstance(number, int) and 0 <= number < len(names) else number}"
 
 
-def _example(record: Mapping[str, Any]) -> list[str]:
-    draw = record["draw"]
+def _example(record: Record) -> list[str]:
+    draw = record.draw
     if draw is None:
         return []
     dims = ", ".join(f"{name}={size}" for name, size in draw["dims"].items()) or "fixed shapes"
-    which = "example that was running" if record["signal"] else "smallest example"
-    if record["error"] == "LowFidelity" and record.get("fidelity"):
+    which = "example that was running" if record.signal else "smallest example"
+    if record.error == "LowFidelity" and record.fidelity:
         which = SHOWN_BEST
     flags = f", masks {draw['flags']}" if draw.get("flags") else ""
     return [f"{which}: {dims}; {draw['regime']} values{flags}, seed {draw['seed']}"]

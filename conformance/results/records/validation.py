@@ -118,6 +118,21 @@ Measure = float | Literal["nan", "inf", "-inf"]
 """A number, also NaN or an infinity, which files have as text."""
 
 
+def as_json(value: Any) -> Any:
+    """Return the value as JSON has it: NaN, infinities and what it has no form of as text."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return as_json(dataclasses.asdict(value))
+    return str(value)
+
+
 # ---- values made of others -----------------------------------------------------------------------------------
 
 

@@ -8,15 +8,18 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from conformance.results.baseline.change import Change
 from conformance.results.records.findings import Finding, Key, findings
 from conformance.results.records.location import places_of
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Place
 from conformance.results.records.sanitize import one_line, visible
-from conformance.results.report.record_rows import Row, blocking, complete, failures
+from conformance.results.report.record_rows import blocking, failures
 from conformance.results.report.verdict_words import verdict
 
 MOST = 10
@@ -29,60 +32,51 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class _Command:
-    source: Mapping[str, Any]
+    source: Place
     title: str
     message: str
 
 
-def github(records: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+def github(records: Sequence[Record], changes: Sequence[Change] = ()) -> Iterator[str]:
     """One line for each failure, for each regression that is no failure (``changes`` are those since a baseline), and
     for each reason for which cells were skipped; each at a case's line.
 
     Cells that are red for one cause share a line. Of more than ten errors or warnings the last that
-    GitHub shows says how many are left out. Raises UserError where a record lacks what every record has.
+    GitHub shows says how many are left out.
     """
-    rows = complete(records)
-    red = failures(rows)
-    errors = [_error([dict(cell) for cell in finding.cells]) for finding in findings(red)]
-    told = {row["id"] for row in red}
-    worse = [_changed(change) for change in blocking(changes) if change.get("id") not in told]
-    errors += [_worse(group) for group in _same(worse, ("kind",), by_case=True)]
-    yield from _commands("error", errors, "failures")
-    skipped = _same([row for row in rows if row["status"] == "skipped"], ("reason",), by_case=False)
-    yield from _commands("warning", [_warning(group) for group in skipped], "reasons")
+    red = failures(records)
+    errors = [_error(finding.cells) for finding in findings(red)]
+    told = {row.id for row in red}
+    worse: dict[tuple[object, ...], list[Change]] = {}
+    for change in blocking(changes):
+        if change.id not in told:
+            place = change.source.get("file"), change.source.get("line")
+            worse.setdefault((*place, change.kind), []).append(change)
+    yield from _commands("error", [*errors, *map(_worse, worse.values())], "failures")
+    skipped: dict[str | None, list[Record]] = {}
+    for row in records:
+        if row.status == "skipped":
+            skipped.setdefault(row.reason, []).append(row)
+    yield from _commands("warning", [_warning(group) for group in skipped.values()], "reasons")
 
 
-def _changed(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A change with the fields that grouping and its line need."""
-    source = change.get("source") or {}
-    return {**change, "source": {"file": source.get("file"), "line": source.get("line")}}
-
-
-def _same(rows: Sequence[Row], fields: Sequence[str], by_case: bool) -> list[list[Row]]:
-    """Groups of rows with equal ``fields``, in the order of each group's first row."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        where = (row["source"]["file"], row["source"]["line"]) if by_case else ()
-        groups.setdefault((*where, *(str(row[field]) for field in fields)), []).append(row)
-    return list(groups.values())
-
-
-def _error(group: Sequence[Row]) -> _Command:
+def _error(group: Sequence[Record]) -> _Command:
     message = verdict(group[0])
     if len(message) > _LONG:
         message = f"{message[: _LONG - 1]}…"
-    file, line = next(places_of(group[0]), (group[0]["source"]["file"], group[0]["source"]["line"]))
-    return _Command({"file": file, "line": line}, str(group[0]["id"]), f"{message}{_others(group)}")
-
-
-def _worse(group: Sequence[Row]) -> _Command:
     first = group[0]
-    message = f"{first.get('kind')} since the baseline: {one_line(first.get('text'), _LONG)}"
-    return _Command(first["source"], str(first.get("id")), f"{message}{_others(group)}")
+    file, line = next(places_of(first), (first.source.get("file"), first.source.get("line")))
+    return _Command({"file": file, "line": line}, first.id, f"{message}{_others(group)}")
 
 
-def _others(group: Sequence[Row]) -> str:
-    ids = [row["id"] for row in group[1:]]
+def _worse(group: Sequence[Change]) -> _Command:
+    first = group[0]
+    message = f"{first.kind} since the baseline: {one_line(first.text, _LONG)}"
+    return _Command(first.source, first.id, f"{message}{_others(group)}")
+
+
+def _others(group: Sequence[Record | Change]) -> str:
+    ids = [row.id for row in group[1:]]
     if not ids:
         return ""
     named = ", ".join(one_line(cell, 200) for cell in ids[:_NAMED])
@@ -90,10 +84,10 @@ def _others(group: Sequence[Row]) -> str:
     return f"\nthe same in {named}{more}"
 
 
-def _warning(group: Sequence[Row]) -> _Command:
+def _warning(group: Sequence[Record]) -> _Command:
     cells = "cell was" if len(group) == 1 else "cells were"
-    message = f"{len(group)} {cells} skipped: {one_line(group[0]['reason'] or 'no reason given', _LONG)}"
-    return _Command(group[0]["source"], f"{len(group)} skipped", message)
+    message = f"{len(group)} {cells} skipped: {one_line(group[0].reason or 'no reason given', _LONG)}"
+    return _Command(group[0].source, f"{len(group)} skipped", message)
 
 
 def _commands(kind: str, commands: Sequence[_Command], what: str) -> Iterator[str]:
@@ -104,8 +98,9 @@ def _commands(kind: str, commands: Sequence[_Command], what: str) -> Iterator[st
         yield _command(kind, command.source, one_line(command.title, 250), message)
 
 
-def _command(kind: str, source: Mapping[str, Any], title: str, message: str) -> str:
-    properties = {"file": source["file"], "line": source["line"] if source["file"] else None, "title": title}
+def _command(kind: str, source: Place, title: str, message: str) -> str:
+    file = source.get("file")
+    properties = {"file": file, "line": source.get("line") if file else None, "title": title}
     said = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value not in (None, ""))
     return f"::{kind} {said}::{_data(message)}"
 
@@ -122,12 +117,12 @@ def _property(value: object) -> str:
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(records: Sequence[Mapping[str, Any]], version: str) -> dict[str, Any]:
+def sarif(records: Sequence[Record], version: str) -> dict[str, Any]:
     """Return a log with one result for each finding, at the line of Python that is wrong where one is known.
 
-    ``version`` is that of the package that made the run. Raises UserError where a record lacks what every record has.
+    ``version`` is that of the package that made the run.
     """
-    found = findings(failures(complete(records)))
+    found = findings(failures(records))
     rules = {_rule(finding.key): finding.key for finding in found}
     driver = {
         "name": "conformance",
@@ -139,9 +134,9 @@ def sarif(records: Sequence[Mapping[str, Any]], version: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding) -> dict[str, Any]:
-    first = dict(finding.cells[0])
+    first = finding.cells[0]
     text = visible(verdict(first))
-    others = [str(cell["id"]) for cell in finding.cells[1:]]
+    others = [cell.id for cell in finding.cells[1:]]
     message = text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
     if others:
         message += f"\nthe same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
@@ -154,7 +149,7 @@ def _result(finding: Finding) -> dict[str, Any]:
         "locations": [_location(*place) for place in located],
         "relatedLocations": [_location(*place) for place in places if place not in located],
         "partialFingerprints": {"conformanceFinding/v1": finding.id},
-        "properties": {"cells": [str(cell["id"]) for cell in finding.cells]},
+        "properties": {"cells": [cell.id for cell in finding.cells]},
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from xml.etree import ElementTree
@@ -77,8 +77,8 @@ def as_junit(checked: Sequence[Checked], others: int, code: int) -> str:
     """Return a suite for each model with a test for each of its cells; a model that is refused is an error."""
     root = ElementTree.Element("testsuites", name="conformance check")
     for one in checked:
-        records = [record.as_dict() for record in one.records]
-        skipped = sum(record["status"] == "skipped" or record["id"] in one.uncounted for record in records)
+        records = one.records
+        skipped = sum(record.status == "skipped" or record.id in one.uncounted for record in records)
         wrong = sum(dim.proven for dim in one.narrow)
         suite = ElementTree.SubElement(
             root, "testsuite", name=_plain(str(one.file)),
@@ -92,7 +92,7 @@ def as_junit(checked: Sequence[Checked], others: int, code: int) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _tests(one: Checked, records: Sequence[Mapping[str, Any]]) -> Iterator[ElementTree.Element]:
+def _tests(one: Checked, records: Sequence[Record]) -> Iterator[ElementTree.Element]:
     if one.refused:
         test = ElementTree.Element("testcase", classname=_plain(str(one.file)), name="read", time="0")
         ElementTree.SubElement(test, "error", message=_plain(one.refused))
@@ -102,17 +102,15 @@ def _tests(one: Checked, records: Sequence[Mapping[str, Any]]) -> Iterator[Eleme
         ElementTree.SubElement(test, "failure" if dim.proven else "skipped", message=_plain(str(dim)))
         yield test
     for record in records:
-        seconds = f"{sum(record['seconds'].values()):.3f}"
-        test = ElementTree.Element("testcase", classname=_plain(str(one.file)), name=record["id"], time=seconds)
-        if record["id"] in one.uncounted:
-            ElementTree.SubElement(test, "skipped", message=_plain(f"not counted: {record['reason']}"))
-        elif record["status"] == "failed":
-            failure = ElementTree.SubElement(
-                test, "failure", message=_plain(f"{record['error']}: {record['reason']}")
-            )
+        seconds = f"{sum(record.seconds.values()):.3f}"
+        test = ElementTree.Element("testcase", classname=_plain(str(one.file)), name=record.id, time=seconds)
+        if record.id in one.uncounted:
+            ElementTree.SubElement(test, "skipped", message=_plain(f"not counted: {record.reason}"))
+        elif record.status == "failed":
+            failure = ElementTree.SubElement(test, "failure", message=_plain(f"{record.error}: {record.reason}"))
             failure.text = _plain(text.failure(record))
-        elif record["status"] == "skipped":
-            ElementTree.SubElement(test, "skipped", message=_plain(str(record["reason"])))
+        elif record.status == "skipped":
+            ElementTree.SubElement(test, "skipped", message=_plain(str(record.reason)))
         yield test
 
 

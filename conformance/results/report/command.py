@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.process.errors import UserError, why
+from conformance.results.baseline.change import Change
 from conformance.results.records.findings import findings, since
+from conformance.results.records.record import Record
 from conformance.results.records.run_file import read_run, with_records
-from conformance.results.report.record_rows import STATUSES, complete, finished, ratio
-
-Run = tuple[str, dict[str, Any], list[dict[str, Any]]]
-"""What to call the run, its header, its records."""
+from conformance.results.report.record_rows import STATUSES, NamedRun, finished, ratio
 
 
 def report(
@@ -24,12 +23,12 @@ def report(
     json_: Path | None = None,
     github: bool = False,
     sarif: Path | None = None,
-    changes: Sequence[Mapping[str, Any]] = (),
+    changes: Sequence[Change] = (),
 ) -> None:
     """Write the reports that are asked for about the last of ``places``; earlier ones are its history, oldest first.
 
     A place is a run's folder, its ``run.json`` or its ``records.jsonl``; a run that was killed is reported with what
-    it had. ``changes`` are those since a baseline (``Change.as_dict()``). ``github`` prints workflow commands.
+    it had. ``changes`` are those since a baseline. ``github`` prints workflow commands.
     Raises UserError for what the user has to correct: no run, nothing to write, a file that cannot be written.
     """
     if not places:
@@ -67,7 +66,7 @@ def _page() -> Callable[..., str]:
     return page
 
 
-def read(places: Sequence[Path]) -> list[Run]:
+def read(places: Sequence[Path]) -> list[NamedRun]:
     """The runs with names that tell them apart. Raises UserError, with the place, where one cannot be read."""
     return [(name, *read_run(place)) for name, place in zip(names(places), places, strict=True)]
 
@@ -83,15 +82,14 @@ def names(places: Sequence[Path]) -> list[str]:
     return [str(place) for place in places]
 
 
-def as_data(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def as_data(runs: Sequence[NamedRun], changes: Sequence[Change] = ()) -> dict[str, Any]:
     """The report as plain data: all of the last run, of earlier ones the counts, and each cell's status and ratio."""
     name, header, records = runs[-1]
-    rows_of_runs = [complete(run_records) for _, _, run_records in runs]
-    history: dict[str, list[dict[str, Any]]] = {str(record["id"]): [] for record in records}
-    for (run, _, _), rows in zip(runs, rows_of_runs, strict=True):
+    history: dict[str, list[dict[str, Any]]] = {record.id: [] for record in records}
+    for run, _, rows in runs:
         for row in rows:
-            if row["id"] in history:
-                history[row["id"]].append({"run": run, "status": row["status"], "ratio": ratio(row)})
+            if row.id in history:
+                history[row.id].append({"run": run, "status": row.status, "ratio": ratio(row)})
     return {
         **header,
         "name": name,
@@ -99,23 +97,23 @@ def as_data(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> d
         "runs": [
             {"name": run, "started": about.get("started"), "seconds": about.get("seconds"),
              "finished": finished(about), "counts": _counts(rows)}
-            for (run, about, _), rows in zip(runs, rows_of_runs, strict=True)
+            for run, about, rows in runs
         ],
-        "changes": [dict(change) for change in changes],
+        "changes": [change.as_dict() for change in changes],
         "findings": found(runs),
         "history": history,
-        "records": records,
+        "records": (record.as_dict() for record in records),
     }  # fmt: skip
 
 
-def found(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def found(runs: Sequence[NamedRun]) -> list[dict[str, Any]]:
     """The findings of the last run as data, each since the earliest of the runs that has it."""
-    past = [(name, {record["id"]: record for record in records}) for name, _, records in runs[:-1]]
+    past = [(name, {record.id: record for record in records}) for name, _, records in runs[:-1]]
     return [finding.as_dict(since(finding, past)) for finding in findings(runs[-1][2])]
 
 
-def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    return {status: sum(row["status"] == status for row in rows) for status in STATUSES}
+def _counts(rows: Sequence[Record]) -> dict[str, int]:
+    return {status: sum(row.status == status for row in rows) for status in STATUSES}
 
 
 def _write(file: Path, text: Iterable[str]) -> None:

@@ -5,14 +5,16 @@ Text of a run stands in code alone, as in ``markdown``: nobody is mentioned, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
+from conformance.results.baseline.change import Change, Run
 from conformance.results.records import finding_block
 from conformance.results.records.findings import RED, Finding, findings, since
+from conformance.results.records.record import Record
 from conformance.results.report.markdown import change_table, code, headline, of_finding
-from conformance.results.report.record_rows import Row, blocking, complete, failures
+from conformance.results.report.record_rows import blocking, failures
 
 LIMIT = 65_536
 """Characters of a comment on GitHub; GitLab takes more."""
@@ -35,9 +37,9 @@ def marker(name: str) -> str:
 
 def comment(
     name: str,
-    run: tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]],
-    base: Sequence[Mapping[str, Any]] | None,
-    changes: Sequence[Mapping[str, Any]] = (),
+    run: Run,
+    base: Sequence[Record] | None,
+    changes: Sequence[Change] = (),
     page: str = "",
     limit: int = LIMIT,
 ) -> str:
@@ -46,8 +48,7 @@ def comment(
     ``base`` are the records of the base branch, None where it has none; ``changes`` are those since it; ``page`` is
     the address of the whole report. New findings that there is no room for are counted.
     """
-    header, records = run
-    rows = complete(records)
+    header, rows = run
     against = _compare(rows, base)
     head = [marker(name), *headline(header, rows, changes), "", _sum_up(against, base is not None), ""]
     blocks = [[*of_finding(one, "new" if base is not None else "red")] for one in against.new]
@@ -64,11 +65,11 @@ def comment(
     return "\n".join(lines)
 
 
-def _compare(rows: Sequence[Row], base: Sequence[Mapping[str, Any]] | None) -> Against:
-    found, now = findings(failures(rows)), {row["id"]: row["status"] for row in rows}
-    earlier = [] if base is None else [("the base branch", {record["id"]: record for record in base})]
+def _compare(rows: Sequence[Record], base: Sequence[Record] | None) -> Against:
+    found, now = findings(failures(rows)), {row.id: row.status for row in rows}
+    earlier = [] if base is None else [("the base branch", {record.id: record for record in base})]
     known = [finding for finding in found if since(finding, earlier) is not None]
-    gone = [finding for finding in findings(base or ()) if _is_gone([now.get(cell["id"]) for cell in finding.cells])]
+    gone = [finding for finding in findings(base or ()) if _is_gone([now.get(cell.id) for cell in finding.cells])]
     return Against([finding for finding in found if finding not in known], known, gone)
 
 
@@ -85,9 +86,9 @@ def _sum_up(against: Against, has_base: bool) -> str:
     return f"**Findings against the base branch:** {told or 'none'}"
 
 
-def _write_rest(against: Against, rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    red = {row["id"] for row in failures(rows)}
-    worse = [change for change in blocking(changes) if change.get("id") not in red]
+def _write_rest(against: Against, rows: Sequence[Record], changes: Sequence[Change]) -> Iterator[str]:
+    red = {row.id for row in failures(rows)}
+    worse = [change for change in blocking(changes) if change.id not in red]
     if worse:
         yield "**Worse in another way:**"
         yield from change_table(worse, _MOST)
@@ -114,4 +115,4 @@ def _line(finding: Finding) -> str:
 
 def _cells(finding: Finding) -> str:
     more = len(finding.cells) - 1
-    return code(finding.cells[0]["id"]) + (f" and {more} more cell{'s' * (more != 1)} with its cause" if more else "")
+    return code(finding.cells[0].id) + (f" and {more} more cell{'s' * (more != 1)} with its cause" if more else "")

@@ -7,7 +7,6 @@ values repeat is a list of different values with a number for each row.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
 import re
@@ -21,17 +20,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from conformance.process.errors import UserError
+from conformance.results.baseline.change import Change
 from conformance.results.records import finding_block, matrix, text
 from conformance.results.records.findings import Finding, findings, since
-from conformance.results.records.record import Record
+from conformance.results.records.record import FIELDS, Record
+from conformance.results.records.record_types import Header
 from conformance.results.records.sanitize import cleaned, literal, visible
 from conformance.results.report.record_rows import (
     STATUSES,
     WORDS,
-    Row,
+    NamedRun,
     blocking,
     by_reason,
-    complete,
     failures,
     finished,
     ratio,
@@ -42,7 +42,7 @@ Key = tuple[str, matrix.Column]
 """case and column"""
 
 
-def grid(rows: Sequence[Row]) -> dict[str, Any]:
+def grid(rows: Sequence[Record]) -> dict[str, Any]:
     """``{groups, cases, cells, missing}`` of plain values.
 
     ``groups`` are ``{exporter, part, precision, opsets}``. ``cells`` has a list over all columns for each case; each
@@ -50,7 +50,7 @@ def grid(rows: Sequence[Row]) -> dict[str, Any]:
     ``missing`` are lines about runtimes of which nothing was run.
     """
     missing = matrix.not_run(rows)
-    shown = [(number, row) for number, row in enumerate(rows) if row["runtime"] not in missing]
+    shown = [(number, row) for number, row in enumerate(rows) if row.runtime not in missing]
     own, beside = _by_key(shown)
     groups = matrix.groups(column for _, column in [*own, *beside])
     columns = [column for group in groups for column in group]
@@ -76,37 +76,37 @@ def _hover(group: list[matrix.Column]) -> dict[str, Any]:
     return {"exporter": exporter, "part": part, "precision": precision, "opsets": opsets}
 
 
-def _by_key(shown: Sequence[tuple[int, Row]]) -> tuple[dict[Key, list[int]], dict[Key, list[int]]]:
+def _by_key(shown: Sequence[tuple[int, Record]]) -> tuple[dict[Key, list[int]], dict[Key, list[int]]]:
     """Numbers of the rows that are a cell's own, and of those that stand beside it."""
     own: dict[Key, list[int]] = {}
     beside: dict[Key, list[int]] = {}
     for number, row in shown:
-        if row["check"] != "fidelity":
-            kind = own if row["check"] in matrix.OWN else beside
-            kind.setdefault((row["case"], matrix.column(row)), []).append(number)
+        if row.check != "fidelity":
+            kind = own if row.check in matrix.OWN else beside
+            kind.setdefault((row.case, matrix.column(row)), []).append(number)
     runtimes: dict[tuple[str, str, str, int], list[Key]] = {}
     for case, column in own:
         exporter, _, precision, opset = column
         runtimes.setdefault((case, exporter, precision, opset), []).append((case, column))
     for number, row in shown:
-        if row["check"] == "fidelity":  # stands beside each runtime of its precision, or alone where there is none
-            keys = runtimes.get((row["case"], row["exporter"], row["precision"], row["opset"]), [])
+        if row.check == "fidelity":  # stands beside each runtime of its precision, or alone where there is none
+            keys = runtimes.get((row.case, row.exporter, row.precision, row.opset), [])
             for key in keys:
                 beside.setdefault(key, []).append(number)
             if not keys:
-                own.setdefault((row["case"], matrix.column(row)), []).append(number)
+                own.setdefault((row.case, matrix.column(row)), []).append(number)
     return own, beside
 
 
-def _cell(rows: Sequence[Row], own: list[int], beside: list[int]) -> list[Any] | None:
+def _cell(rows: Sequence[Record], own: list[int], beside: list[int]) -> list[Any] | None:
     if not own and not beside:
         return None
 
     def worst(numbers: list[int]) -> tuple[str | None, int | None]:
         if not numbers:
             return None, None
-        number = max(numbers, key=lambda number: matrix.WORSE.index(rows[number]["status"]))
-        return rows[number]["status"], number
+        number = max(numbers, key=lambda number: matrix.WORSE.index(rows[number].status))
+        return rows[number].status, number
 
     (first, mine), (second, further) = worst(own), worst(beside)
     sign = matrix.sign(first, second)
@@ -114,13 +114,9 @@ def _cell(rows: Sequence[Row], own: list[int], beside: list[int]) -> list[Any] |
     return [sign, decides, *(number for number in [*own, *beside] if number != decides)]
 
 
-def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
-    """``{name: {values}}``, or ``{name: {values, rows}}`` where ``values[rows[i]]`` is the value of row ``i``."""
-    return {name: column([row.get(name) for row in rows]) for name in names}
-
-
 def column(values: Sequence[Any]) -> dict[str, list[Any]]:
-    """One column; with ``rows`` where at most half of the values differ from one another."""
+    """One column: ``{values}``, or ``{values, rows}`` where at most half of the values differ from one another, and
+    ``values[rows[i]]`` is the value of row ``i``."""
     numbers: dict[str, int] = {}
     different: list[Any] = []
     rows: list[int] = []
@@ -156,15 +152,9 @@ def source_hash(text: str) -> str:
     return f"'sha256-{digest}'"
 
 
-Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""What to call the run, its header, its records."""
-
-FIELDS = (
-    *(item.name for item in dataclasses.fields(Record) if item.name not in ("fingerprint", "depends", "again")),
-    "details", "replay", "who", "words",
-)  # fmt: skip
-"""The fields of each record that the page has. It lacks what it is not to be run again for, which
-``conformance explain`` reads."""
+_LEFT_OUT = ("fingerprint", "depends", "again")
+"""The fields of a record that the page lacks: what it is not to be run again for, which ``conformance explain``
+reads."""
 
 MOST_SAMPLES = 400
 """Dots of a latency that are drawn; nobody could tell more of them apart."""
@@ -182,21 +172,20 @@ _RELATION = re.compile(r"\s*[\d.e+-]+\s*[x×*]", re.IGNORECASE)
 time."""
 
 
-def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
+def page(runs: Sequence[NamedRun], changes: Sequence[Change] = ()) -> str:
     """The page about the last of ``runs``; the earlier ones, oldest first, are its history.
 
-    ``changes`` are those since a baseline (``Change.as_dict()``). Raises UserError where there is no run, or a
-    record lacks what every record has.
+    ``changes`` are those since a baseline. Raises UserError where there is no run.
     """
     if not runs:
         raise UserError("there is no run to report")
     *earlier, (name, header, records) = runs
-    name, header, rows = visible(name), cleaned(dict(header)), complete(cleaned(list(records)))
+    name, header, rows = visible(name), cleaned(header), [_cleaned(record) for record in records]
     history = [*(_past(*run, rows) for run in earlier), _past(name, header, rows, rows)]
     changed = _changes(changes, rows)
     found = findings(rows)
-    past = [(run, {row["id"]: row for row in cleaned(list(records))}) for run, _, records in earlier]
-    skipped = [row for row in rows if row["status"] == "skipped"]
+    past = [(run, {visible(row.id): row for row in records}) for run, _, records in earlier]
+    skipped = [row for row in rows if row.status == "skipped"]
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, _SCRIPTS)) + "\n})();\n"
     style = _read("page.css")
     data = _data(rows, history, changed)
@@ -206,13 +195,13 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         style=Markup(style),  # ours, and hashed as it stands
         script=Markup(script),
         data=Markup(script_text(data)),
-        title=_title(rows, len(blocking(changed))),
+        title=_title(rows, len(blocking(changes))),
         name=name,
         started=header.get("started"),
         finished=finished(header),
         duration=_duration(header),
         about=list(_list_environment(header)),
-        statuses=[(status, WORDS[status], sum(row["status"] == status for row in rows)) for status in STATUSES],
+        statuses=[(status, WORDS[status], sum(row.status == status for row in rows)) for status in STATUSES],
         counts=matrix.counts(rows),
         verified=matrix.counts(rows).partition("; ")[2],
         first=[_headline(finding, past) for finding in found[:MOST_FIRST]],
@@ -258,38 +247,36 @@ def _policy(script: str, style: str) -> str:
     )
 
 
-def _title(rows: Sequence[Row], regressions: int) -> str:
+def _title(rows: Sequence[Record], regressions: int) -> str:
     red = len(failures(rows))
     cells = "1 cell" if len(rows) == 1 else f"{len(rows)} cells"
     if red:
         return f"{red} of {cells} failed"
     if regressions:
         return f"{cells}, none failed, {regressions} regression{'' if regressions == 1 else 's'}"
-    return (
-        f"{cells}, none failed" if any(row["status"] != "skipped" for row in rows) else f"{cells}, nothing verified"
-    )
+    return f"{cells}, none failed" if any(row.status != "skipped" for row in rows) else f"{cells}, nothing verified"
 
 
-def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Record]]]) -> dict[str, Any]:
     """A finding as a block, with links to its cells."""
     block = finding_block.describe(finding, since(finding, past))
     return {
         "id": block.id, "who": block.who, "what": block.what, "rows": block.rows,
-        "cells": [cell["id"] for cell in finding.cells[:MOST_CELLS]], "more": max(len(finding.cells) - MOST_CELLS, 0),
+        "cells": [cell.id for cell in finding.cells[:MOST_CELLS]], "more": max(len(finding.cells) - MOST_CELLS, 0),
     }  # fmt: skip
 
 
-def _duration(header: Mapping[str, Any]) -> str:
+def _duration(header: Header) -> str:
     if not finished(header):
         return ""
-    seconds = float(header["seconds"])
+    seconds = header["seconds"]
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
 
 
-def _list_environment(header: Mapping[str, Any]) -> Any:
+def _list_environment(header: Header) -> Any:
     """List what the environment says, as pairs of text."""
     environment = header.get("environment") or {}
     for name, value in environment.items():
@@ -310,33 +297,34 @@ def _plain(value: Any) -> str:
 # ---- the data of the script ----------------------------------------------------------------------------
 
 
-def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
-    told = [
-        {**row, "words": verdict(row), "who": text.at_fault(row), "details": details(row),
-         "latency": _latency(row["latency"]), "command": row["command"] and literal(row["command"]),
-         "replay": text.replay_of(row)}
-        for row in rows
-    ]  # fmt: skip
+def _data(rows: list[Record], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
+    told = {
+        **{name: [getattr(row, name) for row in rows] for name in FIELDS if name not in _LEFT_OUT},
+        "latency": [_latency(row.latency) for row in rows],
+        "command": [row.command and literal(row.command) for row in rows],
+        "details": [details(row) for row in rows],
+        "replay": [text.replay_of(row) for row in rows],
+        "who": [text.at_fault(row) for row in rows],
+        "words": [verdict(row) for row in rows],
+    }
     return {
         "count": len(rows),
-        "columns": columns(told, FIELDS),
+        "columns": {name: column(values) for name, values in told.items()},
         "matrix": grid(rows),
         "history": history,
         "changes": [change for change in changes if change["row"] is not None],
     }
 
 
-def _past(
-    name: str, header: Mapping[str, Any], records: Sequence[Mapping[str, Any]], rows: Sequence[Row]
-) -> dict[str, Any]:
+def _past(name: str, header: Header, records: Sequence[Record], rows: Sequence[Record]) -> dict[str, Any]:
     """A run as history: for each of ``rows`` the status that the same cell had there (null: none) and its ratio."""
-    by_id = {visible(row["id"]): row for row in complete(records)}
-    there = [by_id.get(row["id"]) for row in rows]
+    by_id = {visible(row.id): row for row in records}
+    there = [by_id.get(row.id) for row in rows]
     return {
         "name": visible(name),
         "started": cleaned(header.get("started")),
         "finished": finished(header),
-        "status": column([row and row["status"] for row in there]),
+        "status": column([row and row.status for row in there]),
         "ratio": column([row and cleaned(ratio(row)) for row in there]),
     }
 
@@ -368,19 +356,25 @@ def _short(value: Any) -> Any:
 # ---- changes ---------------------------------------------------------------------------------------------
 
 
-def _changes(changes: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _cleaned(record: Record) -> Record:
+    """Return a record in which no text does anything."""
+    fields = {name: cleaned(getattr(record, name)) for name in FIELDS}
+    return Record(**fields, unknown=cleaned(record.unknown))
+
+
+def _changes(changes: Sequence[Change], rows: Sequence[Record]) -> list[dict[str, Any]]:
     """The changes as the page tells them, with the number of their row; null where the cell is gone."""
-    numbers = {row["id"]: number for number, row in enumerate(rows)}
+    numbers = {row.id: number for number, row in enumerate(rows)}
     return [
         {
-            "id": str(change.get("id")),
-            "kind": str(change.get("kind") or "changed"),
-            "regression": bool(change.get("regression")),
-            "accepted": bool(change.get("accepted")),
-            "text": str(change.get("text") or ""),
-            "row": numbers.get(change.get("id")),
+            "id": visible(change.id),
+            "kind": visible(change.kind or "changed"),
+            "regression": change.regression,
+            "accepted": change.accepted,
+            "text": visible(change.text),
+            "row": numbers.get(visible(change.id)),
         }
-        for change in cleaned([dict(change) for change in changes])
+        for change in changes
     ]
 
 

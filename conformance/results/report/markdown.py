@@ -8,19 +8,19 @@ https://github.github.com/gfm/#code-spans https://github.github.com/gfm/#example
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from conformance.process.errors import UserError
+from conformance.results.baseline.change import Change
 from conformance.results.records import finding_block, matrix, text
 from conformance.results.records.findings import Finding, findings
+from conformance.results.records.record import Record
+from conformance.results.records.record_types import Header
 from conformance.results.records.sanitize import fenced, literal, one_line, shorten
 from conformance.results.report.record_rows import (
     WORDS,
-    Row,
     blocking,
     by_reason,
-    complete,
     failures,
     finished,
     place,
@@ -35,18 +35,17 @@ _WIDE = 160
 
 
 def summary(
-    header: Mapping[str, Any],
-    records: Sequence[Mapping[str, Any]],
-    changes: Sequence[Mapping[str, Any]] = (),
+    header: Header,
+    rows: Sequence[Record],
+    changes: Sequence[Change] = (),
     most: int = 30,
     limit_bytes: int = LIMIT_BYTES,
 ) -> str:
     """Counts, failures with fault and place, changes since a baseline; folded what failed as declared or was skipped.
 
     At most ``most`` rows in each table, and fewer where the text would have more than ``limit_bytes`` in UTF-8.
-    Raises UserError where not even the counts fit, or a record lacks what every record has.
+    Raises UserError where not even the counts fit.
     """
-    rows = complete(records)
     while True:
         text = "\n".join(_write_lines(header, rows, changes, most))
         if len(text.encode("utf-8")) <= limit_bytes:
@@ -67,20 +66,18 @@ def code(value: object, most: int = _WIDE) -> str:
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
 
 
-def _write_lines(
-    header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]], most: int
-) -> Iterator[str]:
+def _write_lines(header: Header, rows: Sequence[Record], changes: Sequence[Change], most: int) -> Iterator[str]:
     red = failures(rows)
     yield from headline(header, rows, changes)
     yield from _findings(red, most)
     yield from _failures(red, most)
     yield from _changes(changes, most)
     for status in ("xfailed", "skipped"):
-        yield from _reasons(WORDS[status], [row for row in rows if row["status"] == status], most)
+        yield from _reasons(WORDS[status], [row for row in rows if row.status == status], most)
     yield ""
 
 
-def headline(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def headline(header: Header, rows: Sequence[Record], changes: Sequence[Change]) -> Iterator[str]:
     """Yield how a run ended, in a heading."""
     yield f"### {_mark(header, rows, changes)} Conformance: {matrix.counts(rows)}"
     if not finished(header):
@@ -88,15 +85,15 @@ def headline(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[M
         yield "**The run did not finish:** it was killed, or still runs. Cells that are not here were not reached."
 
 
-def _mark(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> str:
+def _mark(header: Header, rows: Sequence[Record], changes: Sequence[Change]) -> str:
     """A cross where the job has to fail (also for a regression of a cell that is gone, and for a run that did not
     finish), a circle where nothing was verified, else a tick."""
     if failures(rows) or blocking(changes) or not finished(header):
         return "❌"
-    return "✅" if any(row["status"] != "skipped" for row in rows) else "⚪"
+    return "✅" if any(row.status != "skipped" for row in rows) else "⚪"
 
 
-def _findings(red: Sequence[Row], most: int) -> Iterator[str]:
+def _findings(red: Sequence[Record], most: int) -> Iterator[str]:
     found = findings(red)
     if not found or not most:
         return
@@ -118,7 +115,7 @@ def of_finding(finding: Finding, title: str) -> Iterator[str]:
     yield ""
 
 
-def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
+def _failures(red: Sequence[Record], most: int) -> Iterator[str]:
     if not red or not most:
         return
     yield ""
@@ -127,13 +124,13 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
     yield "| cell | at fault | stage | why | case |"
     yield "|---|---|---|---|---|"
     for row in red[:most]:
-        why = row["reason"] or row["error"]
-        cells = [code(row["id"]), code(text.at_fault(row)), code(row["stage"]), code(why), code(place(row))]
+        why = row.reason or row.error
+        cells = [code(row.id), code(text.at_fault(row)), code(row.stage), code(why), code(place(row))]
         yield f"| {' | '.join(cells)} |"
     if len(red) > most:
         yield ""
         yield f"and {len(red) - most} more failed."
-    commands = [str(row["command"]) for row in red[:most] if row["command"]]
+    commands = [str(row.command) for row in red[:most] if row.command]
     if commands:
         yield ""
         yield from fenced("\n".join(literal(command, 2000) for command in commands))
@@ -141,12 +138,12 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
     yield "</details>"
 
 
-def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+def _changes(changes: Sequence[Change], most: int) -> Iterator[str]:
     if not changes:
         return
     blocks = blocking(changes)
-    accepted = [change for change in changes if change.get("regression") and change.get("accepted")]
-    others = [change for change in changes if not change.get("regression")]
+    accepted = [change for change in changes if change.regression and change.accepted]
+    others = [change for change in changes if not change.regression]
     yield ""
     yield (
         f"**Since the baseline:** {len(blocks)} regressions, {len(accepted)} accepted regressions, "
@@ -161,7 +158,7 @@ def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
         yield "</details>"
 
 
-def change_table(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+def change_table(changes: Sequence[Change], most: int) -> Iterator[str]:
     """Yield a table of changes, at most so many."""
     if not changes or not most:
         return
@@ -169,13 +166,13 @@ def change_table(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[st
     yield "| change | cell | what |"
     yield "|---|---|---|"
     for change in changes[:most]:
-        yield f"| {code(change.get('kind'))} | {code(change.get('id'))} | {code(change.get('text'))} |"
+        yield f"| {code(change.kind)} | {code(change.id)} | {code(change.text)} |"
     if len(changes) > most:
         yield ""
         yield f"and {len(changes) - most} more."
 
 
-def _reasons(words: str, rows: Sequence[Row], most: int) -> Iterator[str]:
+def _reasons(words: str, rows: Sequence[Record], most: int) -> Iterator[str]:
     if not rows:
         return
     reasons = by_reason(rows)

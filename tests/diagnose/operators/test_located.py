@@ -1,5 +1,6 @@
 """The first operator that parts: what a record of a wrong export names, and what it does not."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import pytest
@@ -229,7 +230,7 @@ def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeyp
     monkeypatch.delattr(owner, name)
     record = bench.run(case, PYTHON)
     assert (before, verdict(record)) == ((*WRONG_VALUE, "case"), (*WRONG_VALUE, "exporter"))
-    assert at_fault(record.as_dict()).startswith("the exporter, or the case's own beside.")
+    assert at_fault(record).startswith("the exporter, or the case's own beside.")
     assert record.operator is not None and record.operator["unable"] == "torch"
     (line,) = [line for line in details(record) if line.startswith("the first wrong operator is not known: ")]
     assert line.endswith(record.operator["detail"]) and name in line
@@ -289,6 +290,8 @@ def test_a_branch_on_data_is_one_finding_at_its_line_whether_it_is_frozen_or_ref
         "path", "beside.py:6", "if bool(x.sum() > 0):",
     )  # fmt: skip
     assert refused.place is not None and refused.place["line"] == 6
-    folders = [{**record.as_dict(), "source": {"file": "cases/a.yaml", "line": 1}} for record in (frozen, refused)]
+    folders = [
+        dataclasses.replace(record, source={"file": "cases/a.yaml", "line": 1}) for record in (frozen, refused)
+    ]
     (finding,) = findings(folders)
     assert (finding.key.by, finding.key.of) == ("branch", "cases/beside.py:6")

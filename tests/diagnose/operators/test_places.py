@@ -117,7 +117,7 @@ def test_the_place_has_its_kind_and_no_file_is_named_that_is_not_there(bench, na
     assert record.operator is not None and record.operator["place"] == row.place, record.operator
     (said,) = (line for line in details(record) if line.startswith("first wrong operator at "))
     assert said.startswith(f"first wrong operator at {row.said}"), said
-    named = [file for file, _ in places_of(record.as_dict()) if file.endswith(".py") and "/" not in file]
+    named = [file for file, _ in places_of(record) if file.endswith(".py") and "/" not in file]
     assert named == (["beside.py"] if row.place == "file" else [])
 
 

@@ -251,7 +251,7 @@ def test_an_export_that_ends_its_process_has_the_operator_and_line(bench, export
     assert (record.stage, record.error, record.fault) == ("export", "SIGSEGV", "exporter")
     known = {"stage": "translation", "how": "crashes", "place": "file", "file": "beside.py"}
     assert record.operator == HERE | known
-    assert "the process ends at beside.py:7" in text.failure(record.as_dict())
+    assert "the process ends at beside.py:7" in text.failure(record)
 
 
 def test_a_refused_node_that_no_call_stands_behind_is_named_itself(bench):
@@ -266,7 +266,7 @@ def test_a_refused_node_that_no_call_stands_behind_is_named_itself(bench):
         record = bench.run(say(NET, TORCHSCRIPT), PYTHON, check="export")
     told = record.operator or {}
     assert (told.get("place"), told.get("node"), told.get("type")) == ("node", "added", "NoSuchOperator"), record
-    places = [Path(file).name for file, _ in places_of(record.as_dict())]
+    places = [Path(file).name for file, _ in places_of(record)]
     assert (record.fault, "operator" in told, places) == ("exporter", False, ["planted.yaml"]), record
     assert any("added" in line for line in details(record)), details(record)
 

@@ -71,7 +71,7 @@ def test_two_places_are_told_in_the_order_in_which_they_are_computed(bench, name
     assert len(said) == (row.second is not None)
     how = f" is wrong as well{row.when}: its inputs agree; "
     assert all(f"{row.second}  " in line and how in line for line in said), said
-    files = [place for place in places_of(record.as_dict()) if place[0] == "beside.py"]
+    files = [place for place in places_of(record) if place[0] == "beside.py"]
     assert files == [("beside.py", int(line.partition(":")[2])) for line in (row.first, row.second) if line]
 
 

@@ -262,6 +262,6 @@ def test_what_failed_is_not_skipped_when_its_worker_is_gone(tmp_path):
     running = Running(options, None, lambda text: contextlib.nullcontext())  # type: ignore[arg-type]
     for error in ("NoWorker", "WrongValue"):
         running.clustered = _Clustered(MadeCell(cell.id, lost(cell.id, error, "why"), None))  # type: ignore[assignment]
-        assert (running(cell)["status"], running(cell)["error"]) == ("failed", error)
+        assert (running(cell).status, running(cell).error) == ("failed", error)
     running.clustered = _Clustered(None)  # type: ignore[assignment]
-    assert running(cell)["status"] == "skipped"
+    assert running(cell).status == "skipped"

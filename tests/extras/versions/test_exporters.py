@@ -137,7 +137,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = torch_releases.suite_run(here, folder / "reports", words, print)
     assert "1 passed" in (folder / "reports" / "torch-2.10.0.txt").read_text(encoding="utf-8")
     (record,) = read_run(run)[1]
-    assert (record["id"], record["status"]) == (CELL, "passed")
+    assert (record.id, record.status) == (CELL, "passed")
     return run
 
 
@@ -155,7 +155,7 @@ def test_a_release_of_torch_that_breaks_a_cell_is_told(place, capsys):
     assert "torch 2.10.0: the suite runs; what it prints is in reports/versions/torch-2.10.0.txt" in told
     assert "torch 2.10.0: 1 cell: 1 passed" in told and "torch 2.11.0: 1 cell: 1 failed" in told
     assert CELL in told.partition("from torch 2.10.0 to torch 2.11.0:")[2]
-    assert read_run(place / "reports/versions/torch-2.11.0")[1][0]["status"] == "failed"
+    assert read_run(place / "reports/versions/torch-2.11.0")[1][0].status == "failed"
 
 
 @pytest.mark.parametrize(("words", "text"), [

@@ -33,7 +33,7 @@ def passed(bundle: Path) -> Path:
     here = Environment(of("1.26.0"), Path(sys.executable), "1.26.0")
     run = runtimes.replayed(here, bundle, "", bundle.parent / "made", 600.0)
     (record,) = read_run(run)[1]
-    assert (record["id"], record["status"]) == (CELL, "passed")
+    assert (record.id, record.status) == (CELL, "passed")
     return run
 
 
@@ -56,7 +56,7 @@ def test_a_version_that_breaks_a_cell_is_told_with_what_it_broke(bundle, home, c
     assert "from onnxruntime 1.27.0 to onnxruntime 1.28.0:\n  no change" in told
     after = told.partition("from onnxruntime 1.28.0 to onnxruntime 1.32.0:")[2]
     assert "newly failing: 1" in after and CELL in after and "1 regression" in after
-    assert read_run(home / "reports/versions/onnxruntime-1.28.0")[1][0]["status"] == "passed"
+    assert read_run(home / "reports/versions/onnxruntime-1.28.0")[1][0].status == "passed"
 
 
 def test_versions_that_agree_are_a_success(bundle, home):
@@ -123,4 +123,4 @@ def test_what_an_earlier_torch_exported_still_holds(tmp_path, release):
     arguments = ["--runtime", "onnxruntime", "--report", str(tmp_path / "run"), "--store", str(tmp_path / "store")]
     assert cli.main(["replay", str(release), *arguments]) == 0
     records = read_run(tmp_path / "run")[1]
-    assert len(records) > 30 and {record["status"] for record in records} <= {"passed", "xfailed"}
+    assert len(records) > 30 and {record.status for record in records} <= {"passed", "xfailed"}

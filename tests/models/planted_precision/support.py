@@ -63,7 +63,7 @@ def assert_blamed(record: Record, error: str, fault: str, stage_of_loss: str) ->
     """It failed in the comparison, and both the record and its text say where the accuracy went."""
     assert verdict(record) == ("failed", "compare", error, fault) and record.loss is not None
     assert list(record.loss) == ["export", "conversion", "optimizer"] and greatest(record.loss) == stage_of_loss
-    shown = text.failure(record.as_dict())
+    shown = text.failure(record)
     assert f"at fault: {WHO[fault]}" in shown
     table = shown.split("loss by stage")[1]
     assert all(f"  {stage} " in table for stage in record.loss)

@@ -18,15 +18,14 @@ HEADER: dict[str, Any] = {
 GRAPH = {"opset": 17, "nodes": {"Asinh": 1, "Cast": 2, "Constant": 3}, "sha": "aa"}
 
 
-def record(name: str = "accuracy[one-dynamo-op20-onnxruntime-fp32]", **more: Any) -> dict[str, Any]:
+def record(name: str = "accuracy[one-dynamo-op20-onnxruntime-fp32]", **more: Any) -> Record:
     """A cell that passed, with the given fields changed."""
     fields = fields_of(name)
     source = {"file": f"cases/{fields['case']}.yaml", "line": 3}
     worst = {"output": 0, "index": [0], "got": 1.0, "wanted": 1.0, "error": 1e-7, "ratio": 0.2, "dims": {}}
-    base = Record(
-        id=name, source=source, examples=48, worst=worst, seconds={"declare": 0.1, "run": 0.4}, **fields
-    ).as_dict()
-    return {**base, **more}
+    seconds = {"declare": 0.1, "run": 0.4}
+    base = {"id": name, "source": source, "examples": 48, "worst": worst, "seconds": seconds, **fields}
+    return Record.from_dict({**base, **more})
 
 
 FAILED = {"status": "failed", "stage": "compare", "error": "WrongValue", "reason": "output 0", "fault": "runtime"}
@@ -36,7 +35,7 @@ XPASSED = {"status": "xpassed", "reason": "it works, but", "fault": "case"}
 SKIPPED = {"status": "skipped", "stage": "load", "reason": "no GPU"}
 
 
-def run(*records: dict[str, Any], **header: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(*records: Record, **header: Any) -> tuple[Any, list[Record]]:
     return {**copy.deepcopy(HEADER), **header}, list(records)
 
 
@@ -72,13 +71,13 @@ def beside(own: float, other: float, name: str = "pytorch fp32") -> dict[str, An
     }
 
 
-def written(folder: Path, *records: dict[str, Any]) -> Path:
+def written(folder: Path, *records: Record) -> Path:
     file = folder / "reports" / "baseline.jsonl"
     write_baseline(file, HEADER, records)
     return file
 
 
-def cells(count: int = 4) -> list[dict[str, Any]]:
+def cells(count: int = 4) -> list[Record]:
     """Two cells of each case, in an order that is not that of their ids."""
     names = [f"{check}[case{n}-dynamo-op20{of}]" for n in range(count) for check, of in
              (("export", ""), ("accuracy", "-onnxruntime-fp32"))]  # fmt: skip
@@ -89,7 +88,7 @@ def put(folder: Path, records: Any, finished: bool = True, **header: Any) -> Pat
     head = {key: value for key, value in {**HEADER, **header}.items() if key not in ("schema", "seconds")}
     writer = RunWriter(folder, head)
     for one in records:
-        writer.add(one)
+        writer.add(one.as_dict())
     writer.close(3.0 if finished else None)
     return folder
 

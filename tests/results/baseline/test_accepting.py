@@ -1,5 +1,6 @@
 """Accepting changes: they stay told and no longer count, and nothing else changes in the baseline."""
 
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_what_is_accepted_stays_told_and_no_longer_counts(tmp_path):
     file = written(tmp_path, *cells())
     before = file.read_bytes().split(b"\n")
     name = "accuracy[case1-dynamo-op20-onnxruntime-fp32]"
-    run_after = run(*(one if one["id"] != name else {**one, **FAILED} for one in cells()))
+    run_after = run(*(one if one.id != name else dataclasses.replace(one, **FAILED) for one in cells()))
     assert gate(compare_runs(load(file), run_after)) == 1
     (accepted,) = accept(file, run_after, [name], because="the vendor knows; fixed in\n 1.32")
     assert accepted.kind == "newly failing"
@@ -56,7 +57,7 @@ def test_what_is_accepted_stays_told_and_no_longer_counts(tmp_path):
 def test_a_name_that_accepts_nothing_is_an_error(tmp_path, patterns, more, said):
     file = written(tmp_path, *cells())
     before = file.read_bytes()
-    after = run(*({**one, **FAILED} if "accuracy[case1" in one["id"] else one for one in cells()))
+    after = run(*(dataclasses.replace(one, **FAILED) if "accuracy[case1" in one.id else one for one in cells()))
     with pytest.raises(ValueError) as error:
         accept(file, after, patterns, **{"because": "x", **more})
     assert said in str(error.value)
@@ -150,7 +151,7 @@ def test_a_run_that_did_not_finish_makes_no_baseline_and_no_cell_vanish(tmp_path
     file = written(tmp_path, record(**worst(0.9)), record("export[two-dynamo-op20]"))
     with pytest.raises(ValueError, match=r"export\[two-dynamo-op20\]: the run did not finish"):
         accept(file, killed, ["*"], because="x")
-    (change,) = accept(file, killed, [record()["id"]])
+    (change,) = accept(file, killed, [record().id])
     assert change.kind == "accuracy better"
 
 
@@ -161,10 +162,10 @@ def test_the_environment_is_taken_over_on_demand(tmp_path):
     after = run(record(**slow), record("export[two-dynamo-op20]", **FAILED), environment=there)
     accept(file, after, ["*"], because="x")
     assert "cpu A -> B" in environment_changes(load(file), after)
-    assert load(file)[1][0]["latency"]["own"]["median"] == 1e-3
+    assert load(file)[1][0].latency["own"]["median"] == 1e-3
     after = run(record(**slow), record("export[two-dynamo-op20]", **CRASHED), environment=there)
     accept(file, after, ["*"], because="x", environment=True)
-    assert environment_changes(load(file), after) == [] and load(file)[1][0]["latency"]["own"]["median"] == 5e-3
+    assert environment_changes(load(file), after) == [] and load(file)[1][0].latency["own"]["median"] == 5e-3
 
 
 def merged_by_git(folder: Path, base: bytes, ours: bytes, theirs: bytes) -> tuple[int, Path]:
@@ -181,12 +182,12 @@ def merged_by_git(folder: Path, base: bytes, ours: bytes, theirs: bytes) -> tupl
 def test_branches_that_accept_different_cases_merge(tmp_path, pair):
     file = written(tmp_path, *cells())
     base, results = file.read_bytes(), []
-    after = run(*({**one, **FAILED} for one in cells()))
+    after = run(*(dataclasses.replace(one, **FAILED) for one in cells()))
     for case in pair:
         file.write_bytes(base)
         accept(file, after, [f"*[case{case}-*"], because=f"of branch {case}")
         results.append(file.read_bytes())
     code, merged = merged_by_git(tmp_path, base, *results)
     assert code == 0
-    accepted = [one["id"] for one in read_baseline(merged)[1] if one["accepted"]]
+    accepted = [one.id for one in read_baseline(merged)[1] if one.accepted]
     assert {case_of(name) for name in accepted} == {f"case{case}" for case in pair} and len(accepted) == 4

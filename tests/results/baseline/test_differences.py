@@ -109,10 +109,10 @@ def test_the_command_takes_each_limit_for_what_it_is_called(tmp_path):
 def test_a_cell_that_is_gone_is_a_regression_and_one_that_is_new_is_not():
     one, two = record(), record("export[two-dynamo-op20]")
     (vanished,) = compare_runs(run(one, two), run(one))
-    assert (vanished.id, vanished.kind, vanished.regression) == (two["id"], "vanished", True)
+    assert (vanished.id, vanished.kind, vanished.regression) == (two.id, "vanished", True)
     assert (vanished.before, vanished.after) == ("passed", None)
     (added,) = compare_runs(run(one), run(one, two))
-    assert (added.id, added.kind, added.regression, added.before) == (two["id"], "newly added", False, None)
+    assert (added.id, added.kind, added.regression, added.before) == (two.id, "newly added", False, None)
 
 
 @pytest.mark.parametrize(("how", "kind", "regression", "said"), [

@@ -16,7 +16,7 @@ def test_a_baseline_is_small_and_ordered(tmp_path):
     text = file.read_text()
     first, *rest = [json.loads(line) for line in text.splitlines() if line]
     assert first["environment"] == {k: v for k, v in HEADER["environment"].items() if k != "flags"}
-    assert [line["id"] for line in rest] == sorted(one["id"] for one in cells())
+    assert [line["id"] for line in rest] == sorted(one.id for one in cells())
     name = "accuracy[case0-dynamo-op20-onnxruntime-fp32]"
     assert rest[0] == {"id": name, "file": "cases/case0.yaml", "examples": 48, "ratio": 0.2}
     assert rest[4]["graph"] == GRAPH
@@ -40,11 +40,11 @@ def test_what_is_read_is_what_was_written(tmp_path):
     ]
     file = written(tmp_path, *records)
     header, found = read_baseline(file)
-    assert [one["id"] for one in found] == sorted(one["id"] for one in records)
+    assert [one.id for one in found] == sorted(one.id for one in records)
     for one in found:
-        (original,) = (other for other in records if other["id"] == one["id"])
+        (original,) = (other for other in records if other.id == one.id)
         for name in (*WHICH, "status", "stage", "error", "fault"):
-            assert one[name] == original[name], name
+            assert getattr(one, name) == getattr(original, name), name
     assert compare_runs((header, found), run(*records)) == []
     again = tmp_path / "again.jsonl"
     write_baseline(again, header, found)

@@ -1,5 +1,6 @@
 """The lines that tell changes in the terminal."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ from tests.results.baseline.support import FAILED, XFAILED, XPASSED, cells, reco
 def many() -> list[Any]:
     before = [record(f"accuracy[case{n:02}-dynamo-op20-onnxruntime-fp32]") for n in range(30)]
     long = {**FAILED, "reason": "output 0: 5 of 5 values are NaN or infinite on one side only " * 4}
-    after = [{**one, **long} for one in before[:25]] + [{**before[25], "examples": 1}, {**before[26], **XFAILED}]
-    return compare_runs(run(*before[:25], before[25], {**before[26], **FAILED}, before[27]), run(*after))
+    after = [dataclasses.replace(one, **long) for one in before[:25]] + [
+        dataclasses.replace(before[25], examples=1), dataclasses.replace(before[26], **XFAILED),
+    ]  # fmt: skip
+    return compare_runs(
+        run(*before[:25], before[25], dataclasses.replace(before[26], **FAILED), before[27]), run(*after)
+    )
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -29,7 +34,7 @@ def test_lines_fit_the_terminal_and_begin_with_regressions(width):
 
 def test_what_is_accepted_comes_last(tmp_path):
     file = written(tmp_path, *cells(2))
-    after = run(*({**one, **FAILED} for one in cells(2)))
+    after = run(*(dataclasses.replace(one, **FAILED) for one in cells(2)))
     accept(file, after, ["export*"], because="known")
     found = list(lines(compare_runs(load(file), after), 100))
     assert [line for line in found if not line.startswith(" ")] == [

@@ -12,10 +12,10 @@ def test_only_what_was_selected_can_vanish():
     cells = [record(f"accuracy[{case}-dynamo-op{opset}-onnxruntime-fp32]") for case in "ab" for opset in (18, 20)]
     before, after = run(*cells), run(cells[0])
     assert kinds(before, after) == ["vanished"] * 3
-    (gone,) = compare_runs(before, after, selected=lambda one: one["opset"] == 18)
-    assert gone.id == cells[2]["id"]
-    (gone,) = compare_runs(before, after, selected={cells[0]["id"], cells[3]["id"]})
-    assert gone.id == cells[3]["id"]
+    (gone,) = compare_runs(before, after, selected=lambda one: one.opset == 18)
+    assert gone.id == cells[2].id
+    (gone,) = compare_runs(before, after, selected={cells[0].id, cells[3].id})
+    assert gone.id == cells[3].id
 
 
 @pytest.mark.parametrize("flags, kept", [
@@ -29,7 +29,7 @@ def test_only_what_was_selected_can_vanish():
 def test_the_arguments_of_a_run_say_what_it_was_to_run(flags, kept):
     cells = [record(f"accuracy[{case}-dynamo-op{opset}-onnxruntime-fp32]") for case in "ab" for opset in (18, 20)]
     predicate, note = selection_of(run(environment=environment(flags=["conformance", *flags]))[0])
-    found = [f"{one['case']}{one['opset']}" for one in cells if predicate is None or predicate(one)]
+    found = [f"{one.case}{one.opset}" for one in cells if predicate is None or predicate(one)]
     assert (" ".join(found), note) == (kept, None)
 
 

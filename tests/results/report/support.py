@@ -4,15 +4,18 @@ import json
 import re
 from typing import Any
 
+from conformance.results.baseline import Change
 from conformance.results.records.record import Record, cell_id, cell_label
+from conformance.results.records.record_types import Header
 
-HEADER: dict[str, Any] = {
+HEADER: Header = {
     "schema": 1,
     "started": "2026-01-02T03:04:05+00:00",
     "environment": {"python": "3.11", "versions": {"torch": "2.9", "tensorrt": None}, "flags": ["conformance", "-q"]},
     "seconds": 12.5,
 }
-KILLED = {name: value for name, value in HEADER.items() if name != "seconds"}
+KILLED: Header = {**HEADER}
+del KILLED["seconds"]
 
 HOSTILE = {
     "script": "<script>alert(1)</script>", "attribute": '"><img src=x onerror=alert(1)>',
@@ -27,19 +30,20 @@ HOSTILE = {
 """What text of a record may contain."""
 
 
-def record(case: str = "asinh", **values: Any) -> dict[str, Any]:
-    """A record as plain data; of the accuracy of ONNX Runtime where nothing else is said."""
+def record(case: str = "asinh", **values: Any) -> Record:
+    """A record; of the accuracy of ONNX Runtime where nothing else is said."""
     which = {"exporter": "dynamo", "opset": 20, "runtime": "onnxruntime", "precision": "fp32", "check": "accuracy"}
     which |= {name: values.pop(name) for name in list(which) if name in values}
     label = cell_label(case, which["exporter"], which["opset"], which["runtime"], which["precision"])
-    found = Record(
-        id=cell_id(which["check"], label), case=case, source={"file": f"cases/{case}.yaml", "line": 7}, examples=24,
-        command=f"pytest conformance -k '{label}'", seconds={"export": 0.5, "run": 0.25}, **which,
-    ).as_dict()  # fmt: skip
-    return found | {"histogram": None} | values
+    found = {
+        "id": cell_id(which["check"], label), "case": case, "source": {"file": f"cases/{case}.yaml", "line": 7},
+        "examples": 24, "command": f"pytest conformance -k '{label}'", "seconds": {"export": 0.5, "run": 0.25},
+        **which,
+    }  # fmt: skip
+    return Record.from_dict(found | values)
 
 
-def failed(case: str = "asinh", **values: Any) -> dict[str, Any]:
+def failed(case: str = "asinh", **values: Any) -> Record:
     given = {
         "status": "failed", "stage": "compare", "error": "WrongValue",
         "reason": "3 of 24 elements of output 0 differ", "fault": "runtime",
@@ -51,10 +55,10 @@ def failed(case: str = "asinh", **values: Any) -> dict[str, Any]:
     return record(case, **(given | values))
 
 
-def hostile(poison: str) -> dict[str, Any]:
+def hostile(poison: str, **values: Any) -> Record:
     """A record with the same text in every place that holds text from outside; unique by its id."""
     places = {"place": poison, "stage": poison, "error": poison, "at": poison, "because": poison, "line": poison}
-    return {
+    return Record.from_dict({
         "id": f"accuracy[{poison}]", "case": poison, "exporter": poison, "opset": 20, "runtime": poison,
         "precision": poison, "check": poison, "source": {"file": poison, "line": 7}, "status": "failed",
         "stage": poison, "error": poison, "reason": poison, "fault": poison,
@@ -85,7 +89,7 @@ def hostile(poison: str) -> dict[str, Any]:
         "histogram": {"edges": [-1, 0, 1], "counts": [1, 2]}, "seconds": {poison: 1.0}, "command": poison,
         "bundle": poison, "bundle_libraries": [poison], "fingerprint": poison, "reused": False,
         "worker": {"name": poison, "host": poison, "cpu": {"name": poison, "instructions": [poison]}},
-    }  # fmt: skip
+    } | values)  # fmt: skip
 
 
 def hostile_header(poison: str) -> dict[str, Any]:
@@ -93,13 +97,13 @@ def hostile_header(poison: str) -> dict[str, Any]:
     return {"schema": 1, "started": poison, "seconds": 1.0, "environment": environment}
 
 
-def change(id: str, kind: str, regression: bool = True, accepted: bool = False, text: str = "x") -> dict[str, Any]:
-    """What differs between a run and the baseline, as plain data."""
-    return {"id": id, "kind": kind, "regression": regression, "accepted": accepted, "text": text}
+def change(id: str, kind: str, regression: bool = True, accepted: bool = False, **more: Any) -> Change:
+    """What differs between a run and the baseline."""
+    return Change(id, kind, regression, accepted=accepted, **{"text": "x", **more})
 
 
-def hostile_change(poison: str) -> dict[str, Any]:
-    return {**change(f"accuracy[{poison}]", poison, text=poison), "before": poison, "after": poison}
+def hostile_change(poison: str, **more: Any) -> Change:
+    return change(f"accuracy[{poison}]", poison, text=poison, before=poison, after=poison, **more)
 
 
 def data_of(page_text: str) -> Any:
@@ -112,7 +116,7 @@ def cells_of(column: dict[str, list[Any]]) -> list[Any]:
     return [column["values"][row] for row in column["rows"]] if "rows" in column else column["values"]
 
 
-def mixed() -> list[dict[str, Any]]:
+def mixed() -> list[Record]:
     """Every sign of the matrix, and a runtime that was not run."""
     export = {"check": "export", "runtime": None}
     return [

@@ -32,7 +32,7 @@ def test_a_failure_stands_at_the_line_of_its_case():
     (line,) = annotations.github([record("sound"), failed()])
     kind, properties, message = parsed(line)
     assert (kind, properties["file"], properties["line"]) == ("error", "cases/asinh.yaml", "7")
-    assert properties["title"] == failed()["id"] and message == text.failure(failed())
+    assert properties["title"] == failed().id and message == text.failure(failed())
 
 
 def test_a_failure_stands_at_the_line_of_python_where_that_is_known():
@@ -43,7 +43,7 @@ def test_a_failure_stands_at_the_line_of_python_where_that_is_known():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_makes_no_further_command(name):
     poison = HOSTILE[name]
-    planted = {**hostile_change(poison), "source": {"file": poison, "line": 3}}
+    planted = hostile_change(poison, source={"file": poison, "line": 3})
     (failure,), (changed,) = annotations.github([hostile(poison)]), annotations.github([record()], [planted])
     for line, said in ((failure, block(poison)), (changed, visible(poison))):
         kind, properties, message = parsed(line)
@@ -78,9 +78,10 @@ def test_the_last_that_github_shows_counts_the_others():
 
 def test_regressions_that_are_no_failures_stand_at_their_cases():
     source = {"file": "cases/gone.yaml", "line": None}
-    changes = [change(f"{check}[gone]", "vanished", text="passed before") for check in ("accuracy", "export")]
-    changes += [change("export[fine]", "vanished", accepted=True), change(failed()["id"], "newly failing")]
-    lines = [parsed(line) for line in annotations.github([failed()], [{**one, "source": source} for one in changes])]
+    gone = {"text": "passed before", "source": source}
+    changes = [change(f"{check}[gone]", "vanished", **gone) for check in ("accuracy", "export")]
+    changes += [change("export[fine]", "vanished", accepted=True), change(failed().id, "newly failing")]
+    lines = [parsed(line) for line in annotations.github([failed()], changes)]
     assert [kind for kind, _, _ in lines] == ["error", "error"]
     _, properties, message = lines[1]
     assert properties == {"file": "cases/gone.yaml", "title": "accuracy[gone]"}

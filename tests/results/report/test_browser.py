@@ -101,7 +101,7 @@ def write_report(file: Path, count: int) -> Path:
     """Two runs with changes; in the earlier one the full record passed."""
     earlier = [record("everything", worst={"output": 0, "ratio": 0.25}), *mixed()]
     runs = [("monday", HEADER, earlier), ("tuesday", HEADER, run_of(count))]
-    file.write_text(page(runs, [change(FULL["id"], "newly failing", text="was passed")]), encoding="utf-8")
+    file.write_text(page(runs, [change(FULL.id, "newly failing", text="was passed")]), encoding="utf-8")
     return file
 
 
@@ -185,7 +185,7 @@ ADDRESSES = {
 def test_an_address_shows_what_it_says(tab, report):
     """As a page is opened with it, and as it is typed into a page that is there."""
     tab.open(report, "#status=failed,xpassed&q=elements+differ")
-    assert ids(tab) == [FULL["id"]]
+    assert ids(tab) == [FULL.id]
     for address, count in ADDRESSES.items():
         tab.value(f"location.hash = {json.dumps(address)}")
         tab.wait(f"list.getAttribute('aria-rowcount') === '{count}'")
@@ -216,9 +216,9 @@ def test_filters_and_search_write_the_address(tab, report):
 
 
 def test_orders(tab, report):
-    given = [one["id"] for one in run_of(20)]
-    failures = [one["id"] for one in run_of() if one["status"] == "failed"]
-    orders = {"ratio": [FULL["id"]], "id": sorted(given), "finished": given, "failures": failures}
+    given = [one.id for one in run_of(20)]
+    failures = [one.id for one in run_of() if one.status == "failed"]
+    orders = {"ratio": [FULL.id], "id": sorted(given), "finished": given, "failures": failures}
     for order, first in orders.items():
         tab.open(report, f"#sort={order}", query=order)
         assert ids(tab)[: len(first)] == first[: len(ids(tab))], order
@@ -230,8 +230,8 @@ def test_a_cell_has_all_that_is_known(tab, report):
     found = panel(tab)
     assert found is not None and "[object" not in found and "undefined" not in found and "NaN" not in found
     for part in (
-        FULL["id"], "smallest example: batch=2; offset values, seed 5", "newly failing was passed",
-        FULL["command"], "conformance replay bundles/everything.zip --runtime onnxruntime",
+        FULL.id, "smallest example: batch=2; offset values, seed 5", "newly failing was passed",
+        FULL.command, "conformance replay bundles/everything.zip --runtime onnxruntime",
         "got\n0.5", "wanted\n0.25", "error / allowed\n125000", "[1, 2]", "no loss", "41.3 dB", "-3.0 dB",
         "RuntimeError", "34.3 dB", "0.9998", "1.33×", "1.28× to 1.37×", "4 ms", "251.5", "monday", "0.25",
         "What of the module shows: 40 of 48 operator calls", "of 198 calls, 48 at equal distances",
@@ -251,7 +251,7 @@ def test_a_cell_has_all_that_is_known(tab, report):
     tab.value("window.copied = []; navigator.clipboard.writeText = async text => window.copied.push(text)")
     tab.click("[data-copy]")
     tab.wait("window.copied.length > 0")
-    assert tab.value("window.copied") == [FULL["command"]]
+    assert tab.value("window.copied") == [FULL.command]
     assert tab.value("document.querySelector('[data-copy]').textContent") == "copied"
 
 
@@ -259,7 +259,7 @@ def test_every_kind_of_record_has_a_panel(tab, report):
     tab.open(report, "#cell=accuracy[long-gone]")
     assert "no such cell" in (panel(tab) or "")
     for one in mixed():
-        found = open_cell(tab, one["id"])
+        found = open_cell(tab, one.id)
         assert "[object" not in found and "undefined" not in found and "NaN" not in found
 
 
@@ -318,7 +318,7 @@ def test_the_focus_is_seen_and_what_can_be_used_has_a_name(tab, report):
         tab.press("Tab")
         style = tab.value("getComputedStyle(document.activeElement).outline")
         assert "solid" in style and "2px" in style
-    open_cell(tab, FULL["id"])
+    open_cell(tab, FULL.id)
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     used = [one for one in nodes if one.get("role", {}).get("value") in
             ("button", "link", "searchbox", "combobox", "checkbox", "grid", "dialog", "table")]  # fmt: skip
@@ -374,7 +374,7 @@ def test_the_page_is_as_wide_as_the_screen(tab, report):
             assert tab.value("matrix.scrollWidth > matrix.clientWidth && matrix.clientWidth <= 360")
         tab.value("document.querySelectorAll('details').forEach(one => one.open = true)")
         assert tab.value(wide) == [width, width]
-        open_cell(tab, FULL["id"])
+        open_cell(tab, FULL.id)
         assert tab.value("panel.scrollWidth <= panel.clientWidth") and tab.value(wide) == [width, width]
 
 
@@ -384,7 +384,7 @@ def test_without_scripts_what_needs_them_is_not_there(browser, report):
         page.call("Page.navigate", url=report.resolve().as_uri())
         page.wait("document.readyState === 'complete' && document.querySelector('footer') !== null")
         text = page.value("document.body.innerText")
-        assert "need JavaScript" in text and "4 of 38 cells failed" in text and FULL["id"] in text
+        assert "need JavaScript" in text and "4 of 38 cells failed" in text and FULL.id in text
         for selector in (".filters", "#matrix", "#list", "footer", "#theme"):
             assert page.value(f"document.querySelector('{selector}').getClientRects().length") == 0, selector
 

@@ -2,19 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from conformance.results.records.record import Record
 from conformance.results.records.run_file import RunWriter
 from conformance.results.report import command
 from tests.results.report.support import KILLED, failed, record
 
 
-def write_run(folder: Path, records: list[dict[str, Any]], killed: bool = False) -> Path:
-    writer = RunWriter(folder, KILLED)
+def write_run(folder: Path, records: list[Record], killed: bool = False) -> Path:
+    writer = RunWriter(folder, dict(KILLED))
     for one in records:
-        writer.add(one)
+        writer.add(one.as_dict())
     writer.close(3.0)
     if killed:
         (folder / "run.json").unlink()
@@ -30,8 +30,8 @@ def test_all_reports_of_a_run_with_its_history(tmp_path, capsys):
     assert "1 of 2 cells failed" in (out / "page.html").read_text(encoding="utf-8")
     assert (out / "summary.md").read_text(encoding="utf-8").startswith("### ❌")
     found = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    assert found["records"] == [failed(), record("new")] and found["finished"]
-    assert found["history"][record()["id"]] == [
+    assert found["records"] == [failed().as_dict(), record("new").as_dict()] and found["finished"]
+    assert found["history"][record().id] == [
         {"run": "monday", "status": "passed", "ratio": None},
         {"run": "tuesday", "status": "failed", "ratio": 125000.0},
     ]

@@ -40,8 +40,8 @@ def write(host: CodeHost, folder, body: str = "text", waited: list[float] | None
 def test_findings_are_new_still_there_or_gone():
     run = (HEADER, [failed("broken"), failed("older"), record("fixed"), record("slow")])
     base = [record("broken"), failed("older"), failed("fixed"), failed("dropped"), record("slow")]
-    slow = record("slow")["id"]
-    text = comment("net", run, base, [change(slow, "slower"), change(failed("broken")["id"], "newly failing")])
+    slow = record("slow").id
+    text = comment("net", run, base, [change(slow, "slower"), change(failed("broken").id, "newly failing")])
     assert text.startswith(f"{OURS}\n### ❌ Conformance: 4 cells: 2 failed, 2 passed")
     assert "**Findings against the base branch:** 1 new, 1 still there, 1 gone" in text
     blocks, _, lists = text.partition("**Worse in another way:**")
@@ -69,8 +69,8 @@ def test_a_long_comment_ends_at_a_finding_and_leads_to_the_page():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_stays_in_code(name):
     poison = HOSTILE[name]
-    base = [{**hostile(poison), "id": f"accuracy[{poison} gone]"}]
-    run = (hostile_header(poison), [hostile(poison), record(id=base[0]["id"])])
+    base = [hostile(poison, id=f"accuracy[{poison} gone]")]
+    run = (hostile_header(poison), [hostile(poison), record(id=base[0].id)])
     text = comment(poison, run, base, [hostile_change(poison)])
     text.encode("utf-8")
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u2028]", text)

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from conformance.results.records.record import FIELDS
 from conformance.results.report import html
 from conformance.results.report.html import MOST_SAMPLES, page
 from tests.results.report.support import (
@@ -68,8 +69,8 @@ def test_hostile_text_adds_no_element_to_the_page(name):
 def test_the_page_has_all_fields_of_all_records():
     given = [failed(), record("b"), record("c", runtime=None, check="export")]
     columns = data_of(page([("run", HEADER, given)]))["columns"]
-    for name in set(given[0]) - {"fingerprint", "depends", "again"}:
-        assert cells_of(columns[name]) == [one[name] for one in given], name
+    for name in {*FIELDS} - {"fingerprint", "depends", "again"}:
+        assert cells_of(columns[name]) == [getattr(one, name) for one in given], name
 
 
 def test_what_failed_first_stands_at_the_top_with_its_fault():
@@ -92,7 +93,7 @@ def test_history_has_each_cell_in_each_run():
 def test_changes_lead_to_their_cells_and_those_that_block_come_first():
     given = [record("a"), failed("b")]
     changes = [
-        change(given[0]["id"], "graph changed", regression=False), change(given[1]["id"], "newly failing"),
+        change(given[0].id, "graph changed", regression=False), change(given[1].id, "newly failing"),
         change("accuracy[gone]", "vanished", accepted=True),
     ]  # fmt: skip
     made = page([("run", HEADER, given)], changes)

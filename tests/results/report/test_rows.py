@@ -1,31 +1,35 @@
 """Rows of a report: of records of any version, with the words and the signs of the terminal."""
 
+import json
 import re
 
 import pytest
 
 from conformance.results.records import matrix
-from conformance.results.report import record_rows
+from conformance.results.records.details import details
+from conformance.results.records.run_file import read_run, validated
 from conformance.results.report.html import grid, page
 from conformance.results.report.markdown import summary
 from conformance.results.report.verdict_words import verdict
-from tests.results.report.support import failed, mixed, record
+from tests.results.report.support import HEADER, failed, mixed, record
 
 
 def test_a_record_with_the_least_there_is_gets_the_rest():
     least = {"id": "a[b]", "case": "b", "exporter": "dynamo", "opset": 20, "check": "export", "status": "passed"}
-    (row,) = record_rows.complete([least | {"details": None, "source": None, "of a later version": 1}])
-    assert row["details"] == [] and row["source"] == {"file": None, "line": None} and row["runtime"] is None
-    assert row["precision"] == "fp32" and row["of a later version"] == 1
-    assert "a[b]" in page([("run", {}, [least])]) and "1 passed" in summary({}, [least])
+    row = validated(least | {"details": None, "source": None, "of a later version": 1})
+    assert details(row) == [] and row.source == {"file": None, "line": None} and row.runtime is None
+    assert row.precision == "fp32" and row.as_dict()["of a later version"] == 1
+    assert "a[b]" in page([("run", {}, [row])]) and "1 passed" in summary({}, [row])
 
 
 @pytest.mark.parametrize("broken, said", [
-    ({"id": None}, "record 2 lacks id"), ({"status": "perhaps"}, "record 2 has the status 'perhaps'"),
+    ({"id": None}, "record 2 lacks id"), ({"status": "perhaps"}, 'record 2 status is "perhaps", not passed or'),
 ])  # fmt: skip
-def test_what_is_no_record_is_said_with_its_number(broken, said):
+def test_what_is_no_record_is_said_with_its_number(broken, said, tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**HEADER, "records": [record().as_dict(), record("b").as_dict() | broken]}))
     with pytest.raises(ValueError, match=re.escape(said)):
-        record_rows.complete([record(), record() | broken])
+        read_run(file)
 
 
 def test_each_status_has_words_of_its_own():
@@ -35,7 +39,7 @@ def test_each_status_has_words_of_its_own():
         record(status="skipped", reason="tensorrt is not installed", stage="load"),
         record(worst={"output": 0, "ratio": "inf"}), record(precision="int8", excused=7),
     ]  # fmt: skip
-    passed, declared, skipped, infinite, converted = map(verdict, record_rows.complete(given))
+    passed, declared, skipped, infinite, converted = map(verdict, given)
     assert passed == (
         "passed: 24 examples verified; 2 too ill-conditioned to judge; 7 values excused, as float32 itself is off "
         "there; the largest error is 0.18 of what is allowed"
@@ -47,12 +51,12 @@ def test_each_status_has_words_of_its_own():
 
 
 def test_a_failure_of_another_version_still_has_words():
-    (row,) = record_rows.complete([failed(worst={"element": 3})])
+    row = failed(worst={"element": 3})
     assert verdict(row).startswith("3 of 24 elements of output 0 differ\nstage compare")
 
 
 def test_the_matrix_has_the_signs_of_the_terminal():
-    found = grid(record_rows.complete(mixed()))
+    found = grid(mixed())
     lines = list(matrix.lines(mixed(), width=400))
     for case, cells in zip(found["cases"], found["cells"], strict=True):
         (line,) = (line for line in lines if line.startswith(f"{case} "))
@@ -63,21 +67,21 @@ def test_the_matrix_has_the_signs_of_the_terminal():
 
 
 def test_a_sign_leads_to_the_record_that_decides_it():
-    given = record_rows.complete(mixed())
+    given = mixed()
     statuses = {"✓": "passed", "x": "xfailed", "F": "failed", "X": "xpassed", "s": "skipped"}
     statuses |= {"n": "xfailed", "N": "failed"}
     found = grid(given)
     for case, cells in zip(found["cases"], found["cells"], strict=True):
         for sign, first, *others in filter(None, cells):
-            assert given[first]["status"] == statuses[sign]
-            assert {given[number]["case"] for number in (first, *others)} == {case}
+            assert given[first].status == statuses[sign]
+            assert {given[number].case for number in (first, *others)} == {case}
     reached = {number for cells in found["cells"] for cell in cells if cell for number in cell[1:]}
-    assert reached == {number for number, row in enumerate(given) if row["runtime"] != "tensorrt"}
+    assert reached == {number for number, row in enumerate(given) if row.runtime != "tensorrt"}
 
 
 def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it():
     given = [record(), record(check="specials", status="failed"), record(check="engine")]
-    assert grid(record_rows.complete(given))["cells"] == [[["N", 1, 0, 2]]]
+    assert grid(given)["cells"] == [[["N", 1, 0, 2]]]
 
 
 @pytest.mark.parametrize(("accuracy", "specials", "cell"), [
@@ -86,7 +90,7 @@ def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it():
 ])  # fmt: skip
 def test_what_could_not_be_said_of_nan_hides_no_pass_and_nothing_hides_a_failure(accuracy, specials, cell):
     given = [record(status=accuracy), record(check="specials", status=specials)]
-    assert grid(record_rows.complete(given))["cells"] == [[cell]]
+    assert grid(given)["cells"] == [[cell]]
 
 
 def test_the_page_has_a_legend_of_the_signs_that_occur():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.results.records import text
+from conformance.results.records.record import Record
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build_options import Build
 from tests.kit.cases import details, say, verdict, write_case
@@ -61,7 +62,7 @@ def test_an_engine_that_ends_or_hangs_its_process_is_the_verdict_of_its_cell_alo
         assert (broken["status"], broken["stage"], broken["signal"]) == ("failed", "run", signal)
         assert (engine["status"], engine["signal"]) == ("failed", signal)
     lost = records["tanh", "accuracy"]
-    assert any("an illegal memory access was encountered" in line for line in text.details(lost))
+    assert any("an illegal memory access was encountered" in line for line in text.details(Record.from_dict(lost)))
     others = [one for (case, _), one in records.items() if case == "planted"]
     assert {one["check"] for one in others} >= {"accuracy", "engine"}
     assert {one["status"] for one in others} == {"passed"}

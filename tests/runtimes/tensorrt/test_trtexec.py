@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.results.records.details import details
+from conformance.results.records.record import Record
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build_options import Build, BuildOptions
 from conformance.runtimes.tensorrt.rtx import Job
@@ -70,7 +71,7 @@ def test_dtypes_bind_by_the_option_that_this_tensorrt_has(bench, double, release
     told = shlex.split(record.arithmetic["command"])
     kinds = [option for option in told if option in ("--stronglyTyped", "--int8", "--fp16")]
     assert kinds == typed and "--minShapes=x:1x6" in told and "--maxShapes=x:8x6" in told
-    assert [line for line in details(record.as_dict()) if "trtexec --onnx=" in line]
+    assert [line for line in details(record) if "trtexec --onnx=" in line]
 
 
 def test_what_a_session_says_of_its_engine_names_the_model(double, tmp_path):
@@ -80,7 +81,11 @@ def test_what_a_session_says_of_its_engine_names_the_model(double, tmp_path):
         assert f"--onnx={model}" in shlex.split(session.arithmetic["command"])
 
 
+def made(**fields):
+    return Record("accuracy[a]", "a", "dynamo", 20, "tensorrt", "fp32", "accuracy", {}, **fields)
+
+
 def test_a_record_of_somebody_else_shows_only_commands_that_are_text():
-    assert not [line for line in details({"arithmetic": {"command": 3}, "compiled": None}) if "NVIDIA" in line]
-    told = details({"compiled": {"by": "TensorRT for RTX", "parsed": True, "commands": ["tensorrt_rtx --onnx=a"]}})
+    assert not [line for line in details(made(arithmetic={"command": 3})) if "NVIDIA" in line]
+    told = details(made(compiled={"by": "TensorRT for RTX", "parsed": True, "commands": ["tensorrt_rtx --onnx=a"]}))
     assert "the same build by NVIDIA's tool: tensorrt_rtx --onnx=a" in told

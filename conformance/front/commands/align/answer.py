@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from conformance.compare.judges import NoiseLimits
 from conformance.diagnose.locate import follow, question
@@ -19,6 +20,7 @@ from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
 from conformance.process.errors import UserError
 from conformance.results.records.location import describe_unable, located
+from conformance.results.records.record_types import OperatorFields
 from conformance.results.records.sanitize import literal
 from conformance.runtimes import registry
 from conformance.runtimes.inner_tensors import values
@@ -89,7 +91,7 @@ def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     nodes = _nodes(Graph(search.model))
     rows = [_of_step(step, nodes.get(f"{step.tensor}", step.tensor or ""), search.parting) for step in search.steps]
     inside = sum(row.parts for row in rows)
-    sentences = [*located({"operator": told})] if told else ["nothing parts in this example"]
+    sentences = [*located(cast("OperatorFields", told))] if told else ["nothing parts in this example"]
     if inside and not told:
         sentences = [f"no output is wrong, though {inside} values inside differ (x)"]
     return AlignAnswer(

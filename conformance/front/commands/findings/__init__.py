@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
 
     places = [*([given.baseline] if given.baseline else []), *given.runs]
     runs = [
-        (name, {record["id"]: record for record in load(place)[1]})
+        (name, {record.id: record for record in load(place)[1]})
         for name, place in zip(names(places), places, strict=True)
     ]
     *earlier, (_, last) = runs

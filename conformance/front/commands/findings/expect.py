@@ -17,6 +17,7 @@ from conformance.case.plan.expected import declared, owed
 from conformance.judge.case_edits import flow
 from conformance.process.errors import CaseFileError, display_path
 from conformance.results.records.findings import Finding
+from conformance.results.records.record import Record
 
 Said = dict[str, Any]
 """An entry as a case file has it: when, stage, error, fault, because."""
@@ -25,7 +26,7 @@ _AXES = ("check", "precision", "runtime", "opset", "exporter")
 """What an entry can be limited to, in the order in which it is tried to do without."""
 
 
-def entries(failed: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> Iterator[Said]:
+def entries(failed: Mapping[str, Record], cells: Sequence[Cell]) -> Iterator[Said]:
     """Entries for the failed records of one declaration, by id; ``cells`` are all cells of its cases. ``because`` is
     left empty.
 
@@ -35,13 +36,13 @@ def entries(failed: Mapping[str, Mapping[str, Any]], cells: Sequence[Cell]) -> I
     for cell in cells:
         record = failed.get(cell.id)
         if record is not None:
-            kinds.setdefault((record["stage"], record["error"], record["fault"]), []).append(cell)
+            kinds.setdefault((record.stage, record.error, record.fault), []).append(cell)
     for (stage, error, fault), own in kinds.items():
         base = {"stage": stage, "error": error, **({"fault": fault} if fault else {})}
         alike = {
             cell.id
             for cell in cells
-            if (record := failed.get(cell.id)) is not None and (record["stage"], record["error"]) == (stage, error)
+            if (record := failed.get(cell.id)) is not None and (record.stage, record.error) == (stage, error)
         }
         for when in _conditions(base, own, cells, alike):
             yield {**({"when": when} if when else {}), **base, "because": ""}
@@ -120,13 +121,13 @@ def _is_about(entry: Fails, cell: Cell) -> bool:
     return bool(declared(dataclasses.replace(cell, case=dataclasses.replace(cell.case, says=says))))
 
 
-def expect(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def expect(chosen: Iterable[Finding], records: Mapping[str, Record]) -> Iterator[str]:
     """Write entries for the failed cells of findings, and say in lines what was written where. What cannot be
     written is told to be pasted."""
-    failed = [cell for finding in chosen for cell in finding.cells if cell["status"] == "failed"]
-    by_file: dict[str, dict[str, Mapping[str, Any]]] = {}
+    failed = [cell for finding in chosen for cell in finding.cells if cell.status == "failed"]
+    by_file: dict[str, dict[str, Record]] = {}
     for cell in failed:
-        by_file.setdefault(str(cell["source"]["file"]), {})[cell["id"]] = records[cell["id"]]
+        by_file.setdefault(str(cell.source.get("file")), {})[cell.id] = records[cell.id]
     for name, wanted in by_file.items():
         file = Path(name)
         try:

@@ -14,25 +14,26 @@ from conformance.extras.repairs.trials import Doing, RepairTrials
 from conformance.process.errors import display_path, require_torch
 from conformance.process.worker.warm import new_worker
 from conformance.results.records.findings import Finding
+from conformance.results.records.record import Record
 
 
 def fix(
-    chosen: Sequence[Finding], records: Mapping[str, Mapping[str, Any]], store: Path, doing: Doing = lambda *_: None
+    chosen: Sequence[Finding], records: Mapping[str, Record], store: Path, doing: Doing = lambda *_: None
 ) -> Iterator[str]:
     """Yield lines about each finding: the changes with which its first cell passes, or what was tried in vain.
 
     ``doing`` shows the cell that runs with a change, which may take minutes.
     """
-    made = [finding for finding in chosen if records[finding.cells[0]["id"]]["exporter"] != "onnx"]
+    made = [finding for finding in chosen if finding.cells[0].exporter != "onnx"]
     if made:
-        require_torch(f"--fix exports {made[0].cells[0]['case']} again and needs")
+        require_torch(f"--fix exports {made[0].cells[0].case} again and needs")
     yield "Changes with which the first cell of a finding passes, each run on all draws of that cell:"
     with new_worker(dynamo=bool(made)) as worker:
         for number, finding in enumerate(chosen, 1):
             place = f"{number} of {len(chosen)}"
             trials = RepairTrials(worker, store, partial(tell_trial, doing, place))
-            record = records[finding.cells[0]["id"]]
-            yield f"{place}, {finding.id}: {record['id']}"
+            record = records[finding.cells[0].id]
+            yield f"{place}, {finding.id}: {record.id}"
             yield from (f"  {line}" for line in _try_fixes(finding, record, trials))
 
 
@@ -41,7 +42,7 @@ def tell_trial(doing: Doing, place: str, cell: str, note: Mapping[str, Any], sin
     doing(f"{place}, with a change: {cell}", note, since)
 
 
-def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: RepairTrials) -> Iterator[str]:
+def _try_fixes(finding: Finding, record: Record, trials: RepairTrials) -> Iterator[str]:
     what = tried(finding)
     if what is None:
         yield "nothing can be tried for it: the failure itself says what to do, or somebody has to look"
@@ -59,14 +60,14 @@ def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: RepairTrials
         yield f"none of what was tried lets it pass: {what}"
 
 
-def _case(record: Mapping[str, Any]) -> Case | str:
+def _case(record: Record) -> Case | str:
     """The case of a record; a sentence where it is no longer there."""
-    file = Path(str(record["source"]["file"]))
+    file = Path(str(record.source.get("file")))
     try:
         cases, _ = read(file)
     except OSError as error:
         return f"{display_path(file)}: cannot be read: {error}"
     for case in cases:
-        if case.name == record["case"]:
+        if case.name == record.case:
             return case
-    return f"{display_path(file)}: there is no case {record['case']} any more, or it cannot be read"
+    return f"{display_path(file)}: there is no case {record.case} any more, or it cannot be read"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from conformance.front.commands.watch.watched_cells import Catalogue, Plan
 from conformance.process.disk.stores import make, tidy
 from conformance.process.errors import display_path
 from conformance.results.records import matrix, text
+from conformance.results.records.record import Record
 from conformance.results.records.sanitize import block
 from conformance.runtimes import registry
 
@@ -45,7 +46,7 @@ class WatchLoop:
         self._catalogue, self._plan, self._runner, self._screen = catalogue, plan, runner, screen
         self._home, self._limit, self._command_of = home, limit, command_of
         self._watched = WatchedFiles() if watched is None else watched
-        self._verdicts: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._verdicts: dict[str, tuple[str, Record]] = {}
         self._absences: dict[str | None, str | None] = {}
         self._problems: Sequence[str] = ()
         self._used = self._stale = False
@@ -66,7 +67,7 @@ class WatchLoop:
         except KeyboardInterrupt:
             self._screen.clear()
         self._end()
-        return 1 if any(record["status"] in _FAILING for record in self._records()) else 0
+        return 1 if any(record.status in _FAILING for record in self._records()) else 0
 
     # ---- running -------------------------------------------------------------------------------------------
 
@@ -78,13 +79,13 @@ class WatchLoop:
         return sorted(due, key=lambda cell: self._status(cell) not in _FAILING)
 
     def _status(self, cell: Cell) -> str | None:
-        return self._verdicts[cell.id][1]["status"] if cell.id in self._verdicts else None
+        return self._verdicts[cell.id][1].status if cell.id in self._verdicts else None
 
     def _round(self) -> None:
         """Run cells until none is due, with those for which that comes to be so meanwhile."""
         self._began = time.time()
         start, telling = time.monotonic(), Telling()
-        done: dict[str, dict[str, Any]] = {}
+        done: dict[str, Record] = {}
         with contextlib.suppress(OSError):  # another process removed the store; cells do without where they have to
             make(self._home)
         while due := self._due():
@@ -99,12 +100,12 @@ class WatchLoop:
             self._look()
         self._tell_round(list(done.values()), time.monotonic() - start)
 
-    def _record(self, cell: Cell) -> dict[str, Any]:
+    def _record(self, cell: Cell) -> Record:
         if cell.runtime not in self._absences:
             self._absences[cell.runtime] = registry.absence(cell.runtime)
         absent = self._absences[cell.runtime]
         if absent is not None:
-            return skipped(cell, absent).as_dict()
+            return skipped(cell, absent)
         if self._stale:
             self._fresh()
         for file in self._python:
@@ -119,7 +120,7 @@ class WatchLoop:
 
         record = self._runner(cell, on_wait)
         record.command = self._command_of(cell.id)
-        return record.as_dict()
+        return record
 
     def _fresh(self) -> None:
         """Keep a spare process ready that has not yet imported the watched files."""
@@ -187,29 +188,29 @@ class WatchLoop:
         if not self._plan.cells:
             self._screen.line(f"{self._catalogue.asked}: no cell is selected so far", "yellow")
 
-    def _tell(self, record: Mapping[str, Any], telling: Telling) -> None:
-        if record["status"] == "skipped":
+    def _tell(self, record: Record, telling: Telling) -> None:
+        if record.status == "skipped":
             return
-        self._screen.line(f"  {text.verdict(record)}", _COLOURS[record["status"]])
-        if record["status"] in _FAILING:
+        self._screen.line(f"  {text.verdict(record)}", _COLOURS[record.status])
+        if record.status in _FAILING:
             first = telling.first(record)
             self._screen.lines(text.failure(record) if first is None else text.repetition(record, first), "      ")
 
-    def _tell_round(self, records: Sequence[Mapping[str, Any]], seconds: float) -> None:
+    def _tell_round(self, records: Sequence[Record], seconds: float) -> None:
         for runtime, (count, reasons) in matrix.not_run(records).items():
             self._screen.line(text.not_run(runtime, count, reasons), "yellow")
         if records:
             self._screen.line(f"{matrix.counts(records)}; {seconds:.1f} s")
-        told, every = {record["id"] for record in records}, self._records()
+        told, every = {record.id for record in records}, self._records()
         if len(records) < len(every):
             what = "with those that have not changed" if records else "the verdicts stand"
             self._screen.line(f"{what}, {matrix.counts(every)}")
-        self._tell_failing([record for record in every if record["id"] not in told])
+        self._tell_failing([record for record in every if record.id not in told])
         count = len(self._plan.files)
         self._screen.line(f"watching {count} {'file' if count == 1 else 'files'}; Ctrl-C ends")
 
-    def _tell_failing(self, records: Sequence[Mapping[str, Any]]) -> None:
-        failing = [record["id"] for record in records if record["status"] in _FAILING]
+    def _tell_failing(self, records: Sequence[Record]) -> None:
+        failing = [record.id for record in records if record.status in _FAILING]
         more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
         if failing:
             self._screen.line(f"failing: {', '.join(failing[:NAMED])}{more}", "red")
@@ -223,7 +224,7 @@ class WatchLoop:
         if left:
             self._screen.line(f"{_cells(left)} without a verdict on the files as they are", "yellow")
 
-    def _records(self) -> list[dict[str, Any]]:
+    def _records(self) -> list[Record]:
         """The verdicts that hold for the files as they are."""
         known = [(cell, *self._verdicts[cell.id]) for cell in self._plan.cells if cell.id in self._verdicts]
         return [record for cell, fingerprint, record in known if fingerprint == self._plan.prints[cell.id]]
@@ -250,17 +251,17 @@ class Telling:
     def __init__(self) -> None:
         self._first: dict[tuple[object, ...], str] = {}
 
-    def first(self, record: Mapping[str, Any]) -> str | None:
+    def first(self, record: Record) -> str | None:
         """The id of the earlier cell that failed for the same cause; None for the first, and for what failed at an
         example of its own."""
-        about = _SHARED.get(str(record["stage"]))
-        at_an_example = record["draw"] is not None and record["stage"] != "declare"
-        if record["status"] != "failed" or about is None or at_an_example:
+        about = _SHARED.get(record.stage or "")
+        at_an_example = record.draw is not None and record.stage != "declare"
+        if record.status != "failed" or about is None or at_an_example:
             return None
-        cause = _VARYING.sub("", str(record["reason"]))
-        kind = (record["case"], record["stage"], record["error"], cause, *(record[name] for name in about))
-        first = self._first.setdefault(kind, str(record["id"]))
-        return None if first == record["id"] else first
+        cause = _VARYING.sub("", str(record.reason))
+        kind = (record.case, record.stage, record.error, cause, *(getattr(record, name) for name in about))
+        first = self._first.setdefault(kind, record.id)
+        return None if first == record.id else first
 
 
 _SHARED = {
