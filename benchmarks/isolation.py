@@ -18,7 +18,7 @@ from conformance.process.worker.state import numeric_settings
 from conformance.process.worker.state.fence import Fence
 from conformance.process.worker.warm import MODULES, new_worker
 
-FENCE_SECONDS = 1e-3
+FENCE_SECONDS = 5e-3
 """What looking at a process after a cell may take."""
 START = """
 import time

@@ -166,7 +166,6 @@ def prepare(_: Progress, memory_gib: float, initializer: Callable[[], object] | 
     _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1: buffered by line, as in ``serve``
     if initializer is not None:
         initializer()
-    judging.accept()
 
 
 def _limit(what: int, soft: int) -> None:

@@ -8,6 +8,7 @@ from conformance.process.worker.guard import end_in_order
 from conformance.process.worker.state import judging, patched_functions, registries
 
 uses.settle()
+uses.watch_libraries()  # before it is remembered what PyTorch holds
 if "onnx" in sys.modules:
     registries.count_schemas()
 judging.remember()

@@ -147,6 +147,7 @@ class Fence:
     def note_code(self, folder: Path) -> None:
         """The cell's case has Python of its own, which could change anything; that of ``folder`` may keep state."""
         self._with_code = True
+        judging.note_code()
         self._own.folder = folder
 
     def _look(self, when: When | None) -> None:

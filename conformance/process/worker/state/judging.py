@@ -175,6 +175,7 @@ def _by_torch(key: Any, now: Any) -> bool:
 # ---- those of this process -------------------------------------------------------------------------------
 
 _taken: Judging | None = None
+_with_code = False
 
 
 def remember() -> Judging:
@@ -185,15 +186,15 @@ def remember() -> Judging:
     return _taken
 
 
-def accept() -> None:
-    """Take everything as it is now, if it was taken before: no code of a case has run."""
-    if _taken is not None:
-        _taken.accept()
+def note_code() -> None:
+    """Code of a case runs in this process from now on, and may replace what it likes."""
+    global _with_code
+    _with_code = True
 
 
 def look() -> tuple[str, ...]:
-    """Return the functions that were replaced, and whose replacement nothing has noted since."""
-    return () if _taken is None else tuple(_taken.changes(put_back=False))
+    """Return the functions that were replaced by code of a case, and whose replacement nothing has noted since."""
+    return tuple(_taken.changes(put_back=False)) if _with_code and _taken is not None else ()
 
 
 def is_of_the_judges(name: str) -> bool:
