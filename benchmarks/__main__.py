@@ -54,7 +54,8 @@ APART = {"latency", "size"}
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repeats and small sizes, to see that it works")
-    parser.add_argument("group", nargs="*", choices=[[], *GROUPS], help=f"only these: {', '.join(GROUPS)}")
+    names = f"only these: {', '.join(GROUPS)}"
+    parser.add_argument("group", nargs="*", choices=[[], *GROUPS], metavar="GROUP", help=names)
     options = parser.parse_args()
     plain = [name for name in GROUPS if name not in APART]
     print(HEAD, flush=True)

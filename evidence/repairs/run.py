@@ -17,10 +17,10 @@ from conformance.extras.repairs.trials import PROVING, Fix, RepairTrials
 from conformance.process.worker.isolation import Worker
 from conformance.process.worker.warm import new_worker
 from conformance.results.records.findings import findings
+from conformance.results.records.record import Record
 from tests.plants.plant import Plant
 from tests.plants.planted import Holding, asked, cell_of, held, part_of, run_planted
 from tests.plants.repairs import plants
-from conformance.results.records.record import Record
 
 TABLE = "tests.plants.repairs"
 

@@ -26,9 +26,9 @@ from conformance.runtimes import outputs_of
 from conformance.runtimes.onnxgraph.cut import Cut, Cutter
 from tests.diagnose.optimizer import models
 from tests.diagnose.optimizer.models import model, node, normal
-from tests.diagnose.optimizer.planting import wrong
 from tests.kit.cases import Bench, details, say, verdict
 from tests.kit.planting import planted, wrapping
+from tests.plants.passes.planting import of_onnxruntime
 from tests.plants.plant import Planted
 from tests.plants.planting import kernel
 
@@ -266,7 +266,7 @@ GELU = say("forward: F.gelu(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {bat
 
 def test_what_no_script_shows_is_not_claimed(bench):
     """A planted pass is wrong in this process alone."""
-    with wrong("GeluFusionL2"):
+    with planted(of_onnxruntime("GeluFusionL2")):
         record = bench.run(GELU, smallest=True)
     told = record.smallest
     assert told is not None and "repro" not in told and "the outputs are right" in told["why_not"]
@@ -278,7 +278,7 @@ def test_a_mistake_while_a_model_is_made_smaller_costs_no_failure_and_no_bundle(
     def breaks(*arguments: Any) -> None:
         raise ValueError("planted")
 
-    with wrong("GeluFusionL2"), planted(wrapping(red, "leave_smallest", breaks)):
+    with planted(of_onnxruntime("GeluFusionL2"), wrapping(red, "leave_smallest", breaks)):
         record = bench.run(GELU, smallest=True)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert record.bundle is not None and record.no_bundle is None

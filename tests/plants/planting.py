@@ -112,25 +112,23 @@ Answer = Callable[[dict[str, Any], list[Any]], list[Any]]
 """Makes other outputs of the inputs and outputs of a session, or raises."""
 
 
-def running(operator: str, change: Answer, *, optimized: bool = False) -> Planting:
-    """What ``change(inputs, outputs)`` makes of the outputs of sessions whose model has that operator; of optimized
-    ones only, or of all."""
+Concerned = Callable[[Any, Any, Any, dict[str, Any]], bool]
+"""Says of a session whether it is concerned, by ONNX Runtime's own class, the model, its options and the keywords."""
+
+
+def answering(concerned: Concerned, change: Answer) -> Planting:
+    """Sessions that are concerned give what ``change(inputs, outputs)`` makes of their outputs."""
 
     @contextlib.contextmanager
     def planting(planted: Planted) -> Iterator[None]:
-        import onnx
         import onnxruntime
 
         original = onnxruntime.InferenceSession
 
         class InferenceSession(original):  # type: ignore[misc, valid-type]
             def __init__(self, model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> None:
-                loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
-                off = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-                is_optimized = sess_options is None or sess_options.graph_optimization_level != off
-                here = any(node.op_type == operator for node in loaded.graph.node)
-                self.concerned = here and (is_optimized or not optimized)
                 super().__init__(model, sess_options, *arguments, **options)
+                self.concerned = concerned(original, model, sess_options, options)
 
             def run(self, names: Any, inputs: Any, *arguments: Any) -> Any:
                 outputs = super().run(names, inputs, *arguments)
@@ -143,6 +141,21 @@ def running(operator: str, change: Answer, *, optimized: bool = False) -> Planti
             yield
 
     return planting
+
+
+def running(operator: str, change: Answer, *, optimized: bool = False) -> Planting:
+    """What ``change(inputs, outputs)`` makes of the outputs of sessions whose model has that operator; of optimized
+    ones only, or of all."""
+
+    def concerned(original: Any, model: Any, session: Any, options: dict[str, Any]) -> bool:
+        import onnx
+        from onnxruntime import GraphOptimizationLevel as Levels
+
+        loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+        is_optimized = session is None or session.graph_optimization_level != Levels.ORT_DISABLE_ALL
+        return (is_optimized or not optimized) and any(node.op_type == operator for node in loaded.graph.node)
+
+    return answering(concerned, change)
 
 
 def refusing(operator: str, error: str, text: str, *, optimized: bool = False) -> Planting:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from conformance.results.records.findings import key_of
+from conformance.results.records.record import Record
 from evidence.culprits import run as runs
 from evidence.culprits.run import Outcome, part
 from evidence.culprits.score import verdict
-from conformance.results.records.record import Record
 from tests.kit.cases import say
 from tests.plants import edits
 from tests.plants import sound as of

@@ -1,8 +1,11 @@
 """The guilty pass of ONNX Runtime's optimizer is named, for known defects and for planted ones."""
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -14,10 +17,34 @@ from conformance.diagnose.nodes.other_runtime import Asked
 from conformance.diagnose.search import part
 from conformance.runtimes import opener
 from tests.diagnose.optimizer import models
-from tests.diagnose.optimizer.planting import crashing_at, wrong, wrong_by_reuse
 from tests.kit.cases import details, say, verdict
+from tests.kit.planting import planted
+from tests.plants.passes.planting import of_onnxruntime, off_by_a_quarter
+from tests.plants.plant import Planted
+from tests.plants.planting import answering
 
 X = models.normal(3, 8)
+
+
+def wrong(*passes: str, by: Callable[[Iterable[bool]], bool] = any) -> contextlib.AbstractContextManager[None]:
+    """Which may be met in another process alone, that answers whether a pass is guilty."""
+    return of_onnxruntime(*passes, by=by)(Planted())
+
+
+@contextlib.contextmanager
+def crashing_at(level: str) -> Iterator[None]:
+    """A model that is loaded at that level of optimization ends the process."""
+    import onnxruntime
+
+    original = onnxruntime.InferenceSession
+
+    def loaded(model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> Any:
+        if sess_options is not None and sess_options.graph_optimization_level.name == f"ORT_ENABLE_{level}":
+            os.abort()
+        return original(model, sess_options, *arguments, **options)
+
+    with mock.patch.object(onnxruntime, "InferenceSession", loaded):
+        yield
 
 
 def inputs_of(model: ModelProto) -> Any:
@@ -134,7 +161,7 @@ GELU = say("forward: F.gelu(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {bat
 
 
 def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(bench):
-    with wrong("GeluFusionL2"):
+    with planted(of_onnxruntime("GeluFusionL2")):
         record = bench.run(GELU)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime") and record.conclusion == "optimizer"
     lines = details(record)
@@ -148,7 +175,10 @@ def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(be
 
 
 def test_a_cell_that_is_right_without_memory_used_twice_lays_it_to_the_runtime(bench):
-    with wrong_by_reuse():
+    def reuses(original: Any, model: Any, session: Any, options: dict[str, Any]) -> bool:
+        return session is None or session.enable_mem_reuse
+
+    with planted(answering(reuses, off_by_a_quarter)):
         record = bench.run(GELU)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert (record.conclusion, record.optimizer) == ("memory", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,46 +13,35 @@ from unittest import mock
 import numpy as np
 
 from tests.plants.plant import Planted, Planting
+from tests.plants.planting import answering
 
 OPTION = "optimization.disable_specified_optimizers"
 
 
-def of_onnxruntime(name: str) -> Planting:
-    """The outputs of a session are off by a quarter where this pass changes its model: a pass does where the model
-    is optimized to another one without it."""
+def off_by_a_quarter(inputs: dict[str, Any], outputs: list[Any]) -> list[Any]:
+    return [output * np.float32(1.25) for output in outputs]
 
-    @contextlib.contextmanager
-    def planting(planted: Planted) -> Iterator[None]:
-        import onnxruntime
 
-        original = onnxruntime.InferenceSession
-        known: dict[tuple[Any, ...], bool] = {}
+def of_onnxruntime(*names: str, by: Callable[[Iterable[bool]], bool] = any) -> Planting:
+    """The outputs of a session are off by a quarter where one of these passes changes its model, or where all do: a
+    pass does where the model is optimized to another one without it."""
+    known: dict[tuple[Any, ...], bool] = {}
 
-        class InferenceSession(original):  # type: ignore[misc, valid-type]
-            def __init__(self, model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> None:
-                super().__init__(model, sess_options, *arguments, **options)
-                levels = onnxruntime.GraphOptimizationLevel
-                level = levels.ORT_ENABLE_ALL if sess_options is None else sess_options.graph_optimization_level
-                off = [*(options.get("disabled_optimizers") or []), *_switched_off(sess_options)]
-                data = model if isinstance(model, bytes) else Path(model).read_bytes()
-                key = data, str(level), *sorted(off)
-                if key not in known:
-                    known[key] = (
-                        level != levels.ORT_DISABLE_ALL
-                        and name not in off
-                        and (optimized(original, data, level, off) != optimized(original, data, level, [*off, name]))
-                    )
-                self.wrong = known[key]
-                planted.times += self.wrong
+    def concerned(original: Any, model: Any, session: Any, options: dict[str, Any]) -> bool:
+        from onnxruntime import GraphOptimizationLevel as Levels
 
-            def run(self, names: Any, inputs: Any, *arguments: Any) -> Any:
-                outputs = super().run(names, inputs, *arguments)
-                return [output * np.float32(1.25) for output in outputs] if self.wrong else outputs
+        level = Levels.ORT_ENABLE_ALL if session is None else session.graph_optimization_level
+        off = [*(options.get("disabled_optimizers") or []), *_switched_off(session)]
+        data = model if isinstance(model, bytes) else Path(model).read_bytes()
+        key = data, str(level), *sorted(off)
+        if key not in known and level != Levels.ORT_DISABLE_ALL:
+            with_all = optimized(original, data, level, off)
+            known[key] = by(
+                name not in off and optimized(original, data, level, [*off, name]) != with_all for name in names
+            )
+        return known.get(key, False)
 
-        with mock.patch.object(onnxruntime, "InferenceSession", InferenceSession):
-            yield
-
-    return planting
+    return answering(concerned, off_by_a_quarter)
 
 
 def _switched_off(options: Any) -> list[str]:
