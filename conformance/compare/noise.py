@@ -314,7 +314,7 @@ def _compare_output(
         first = tuple(int(i) for i in np.argwhere(odd)[0])
         text = f"{output}: {int(odd.sum())} of {got.size} values are NaN or infinite on one side only"
         name = "WrongNaN" if np.isnan(got[first]) or np.isnan(meant[first]) else "WrongInf"
-        return failed(name, text, worst_at(output.number, first, got, meant, math.inf, math.inf))
+        return failed(name, text, worst_at(output.number, first, got, meant, math.inf, math.inf), odd)
     finite = np.isfinite(meant)
     if not finite.any() or finite.mean() < 0.5:
         return Comparison("nothing")
@@ -356,7 +356,7 @@ def _by_parts(
                     f"{output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own "
                     f"semantics{among}, at least {decibels(signal, allowed):.1f} dB expected"
                 )
-            return failed("WrongValue", text, worst)
+            return failed("WrongValue", text, worst, None if together > 1 else peaks > 1)
         if own_noise > due and decibels(signal, own_noise) < FLOOR:
             drowned += int(part.sum())
         ordinary = limit if ordinary is None else ordinary

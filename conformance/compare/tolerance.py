@@ -100,6 +100,8 @@ class Worst:
     """The output's name in sentences, where its number says nothing, as for a tensor of a list: ``parts[3]``."""
     together: tuple[int, ...] = ()
     """The outputs whose rows belong to those of this one."""
+    differ: tuple[int, int] | None = None
+    """How many of how many values of the output are wrong; None where that was not counted."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,10 @@ def summary(comparisons: list[Comparison]) -> Comparison:
     return comparisons[0] if comparisons else Comparison("nothing")
 
 
-def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
-    """A comparison that found something wrong."""
+def failed(error: str, text: str, worst: Worst | None = None, wrong: Array | None = None) -> Comparison:
+    """A comparison that found something wrong: these of the values, where they were counted."""
+    if worst is not None and wrong is not None:
+        worst = dataclasses.replace(worst, differ=(int(wrong.sum()), wrong.size))
     return Comparison("failed", worst, error, text)
 
 
@@ -261,7 +265,7 @@ def _compare_output(
             worst = worst_at(output.number, index, got, wanted, float(error[index]), float(ratios[index]))
         count = int(over.sum())
         text = f"{output}: {count} of {wanted.size} values differ by more than allowed"
-        return failed("WrongValue", text, worst)
+        return failed("WrongValue", text, worst, over)
     needed = error > limit
     within = needed & ~by_other_sums(needed, slack, size)
     ill = within if excused is None else within | excused
@@ -337,7 +341,7 @@ def _compare_nonfinite(
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
     text = f"{output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
-    return failed(name, text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
+    return failed(name, text, worst_at(output.number, first, got, wanted, np.inf, np.inf), odd)
 
 
 def _compare_range(output: Subject, got: Array, wanted: Array, spread: float) -> Comparison:
@@ -357,7 +361,7 @@ def _compare_range(output: Subject, got: Array, wanted: Array, spread: float) ->
         f"{output}: {int(outside.sum())} of {wanted.size} values, which are random, lie beyond "
         f"{low - room:.4g} to {high + room:.4g}, where the right ones lie"
     )
-    return failed("WrongValue", text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
+    return failed("WrongValue", text, worst_at(output.number, first, got, wanted, np.inf, np.inf), outside)
 
 
 def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array | None, is_open: Array) -> Comparison:
@@ -375,7 +379,7 @@ def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array |
     error = np.inf if is_text else abs(float(got[first]) - float(wanted[first]))
     exact = "texts are" if is_text else f"{wanted.dtype} is"
     text = f"{output}: {int(wrong.sum())} of {wanted.size} values differ ({exact} exact)"
-    return failed("WrongValue", text, worst_at(output.number, first, got, wanted, error, np.inf))
+    return failed("WrongValue", text, worst_at(output.number, first, got, wanted, error, np.inf), wrong)
 
 
 def worst_at(

@@ -300,7 +300,7 @@ def not_finite(called: Subject, got: Array, wanted: Array, *, lost_alone: bool =
     lost = np.isfinite(wanted[odd]).all()
     where = "where the right ones are not" if lost else "on one side only, or not the same infinity"
     text = f"{called}: {int(odd.sum())} of {got.size} values are NaN or infinite {where}"
-    return failed(name, text, worst_at(called.number, first, got, wanted, np.inf, np.inf))
+    return failed(name, text, worst_at(called.number, first, got, wanted, np.inf, np.inf), odd)
 
 
 def _furthest(output: int, got: Array, wanted: Array) -> Worst:

@@ -314,7 +314,7 @@ def test_a_host_that_cannot_run_tensorrt_skips_and_says_why_and_fails_where_it_i
     }
     # and where only TensorRT itself finds something lacking: the parent of the workers sees a GPU and a driver
     done, found = replay_on_double(tmp_path, packed, *arguments, CONFORMANCE_DOUBLE_FAULT="olddriver")
-    assert {(one["status"], "cannot use the GPU" in one["reason"]) for one in found} == {(status, True)}
+    assert {(one.status, "cannot use the GPU" in one.reason) for one in found} == {(status, True)}
     assert done.code == code, done.text
 
 

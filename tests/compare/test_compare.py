@@ -41,6 +41,14 @@ def test_the_count_of_outputs_is_exact(got):
     assert compare(got, [f32(1)], None, [F32], [False]).error == "WrongCount"
 
 
+@pytest.mark.parametrize("got, wanted", [
+    (f32(9, 2, 9), f32(1, 2, 3)), (f32(np.nan, 2, np.inf), f32(1, 2, 3)), (np.array([9, 2, 9]), np.array([1, 2, 3])),
+])  # fmt: skip
+def test_what_is_wrong_is_counted_as_it_is_said(got, wanted):
+    found = judge(got, wanted)
+    assert found.worst.differ == (2, 3) and "2 of 3 values" in found.text
+
+
 def test_the_output_that_is_wrong_is_named():
     found = compare([f32(1), f32(9)], [f32(1), f32(2)], None, [F32, F32], [False, False])
     assert found.text.startswith("output 1") and found.worst.output == 1

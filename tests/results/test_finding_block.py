@@ -56,6 +56,16 @@ def test_what_a_person_needs_stands_in_the_order_in_which_it_is_needed():
     assert rows["more"][0].startswith(f"conformance explain {made.id} ")
 
 
+def test_what_a_record_has_fields_for_is_not_read_out_of_sentences():
+    located = {**LOCATED, "change": "in other words", "lacks": "reduction add"}
+    reason, worst = "said in other words", {**BASE["worst"], "differ": [5, 17]}
+    made = block(red(fault="exporter", operator=located, reason=reason, worst=worst))
+    assert made.what == "aten.index_add is exported as ScatterElements without reduction add"
+    assert "(5 of 17 values wrong, " in dict(made.rows)["effect"][0]
+    uncounted = {**BASE["worst"], "differ": None}
+    assert "values wrong" not in dict(block(red(fault="exporter", worst=uncounted)).rows)["effect"][0]
+
+
 @pytest.mark.parametrize("record, who, what", [
     ({"fault": "exporter", "exporter": "dynamo", "operator": LOCATED},
      "the dynamo exporter is wrong", "other values"),

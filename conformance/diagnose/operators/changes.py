@@ -247,8 +247,9 @@ def added(scene: Scene, index: int) -> Iterator[NodeChange]:
         for value in values:
             if value == default:
                 continue
-            what = f"with {name} {write_value(value)}, which it lacks"
-            yield make_change(first_output(node), name, what, node_edits.set_attribute, name, value)
+            lacks = f"{name} {write_value(value)}"
+            what = f"with {lacks}, which it lacks"
+            yield make_change(first_output(node), name, what, node_edits.set_attribute, name, value, lacks=lacks)
 
 
 def lacking(scene: Scene, index: int) -> Iterator[NodeChange]:
@@ -270,8 +271,9 @@ def lacking(scene: Scene, index: int) -> Iterator[NodeChange]:
         elif known.type_str == "tensor(int64)" or known.name in ("axes", "steps"):
             values = [np.asarray(one, np.int64) for number in numbers for one in ([number], number)]
         for value in values:
-            what = f"with the {known.name} {write_value(value.tolist())}, which it lacks"
-            yield make_change(first_output(node), f"input {slot}", what, node_edits.set_constant, slot, value)
+            lacks = f"the {known.name} {write_value(value.tolist())}"
+            what, place = f"with {lacks}, which it lacks", f"input {slot}"
+            yield make_change(first_output(node), place, what, node_edits.set_constant, slot, value, lacks=lacks)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def of_node(
             node = found.node
             told |= {"tensor": next(filter(None, node.output))}
             told |= {"change": found.changes[0]} if found.changes else {}
+            told |= {"lacks": found.lacks} if found.lacks else {}
             told |= {"others": found.changes[1:]} if found.changes[1:] else {}
             told |= {"breaks": found.breaks} if found.breaks else {}
     told |= {"node": node.name, "type": operator_of(node)} | _dtype(parting)
@@ -159,6 +160,8 @@ class Mended:
     where the node is the first that breaks the rules of its operator, or cannot be computed."""
     breaks: str | None = None
     """The rule that it breaks."""
+    lacks: str | None = None
+    """What the first change adds to it, if that is all."""
 
 
 def mended(
@@ -188,8 +191,9 @@ def mended(
     if found:
         (node, what), *rest = [(piece.node_of(change.made), what) for change, what in found]
         others = [f"{label(piece.call_of(other))}: {piece.tell(other, what)}" for other, what in rest]
-        rule = piece.rule_broken_by(node, scene)
-        return Mended(piece.call_of(node), [piece.tell(node, what), *others], rule)
+        rule, first, change = piece.rule_broken_by(node, scene), piece.tell(node, what), found[0][0]
+        lacks = change.lacks if first == change.what else None
+        return Mended(piece.call_of(node), [first, *others], rule, lacks)
     rules = ((node, piece.rule_broken_by(node, scene)) for node in piece.nodes)
     breaking = next(((node, rule) for node, rule in rules if rule is not None), None)
     if breaking is not None:

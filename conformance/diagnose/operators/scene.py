@@ -32,6 +32,8 @@ class NodeChange:
     """``its axis 1 instead of 2``."""
     apply: Callable[[GraphProto], None]
     """Makes the change in a graph that has the node."""
+    lacks: str | None = None
+    """What the node gets that it has not: ``axis 1``."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,15 @@ class Scene:
     opset: int
 
 
-def make_change(made: str, place: str, what: str, edit: Callable[..., None], *arguments: Any) -> NodeChange:
+def make_change(
+    made: str, place: str, what: str, edit: Callable[..., None], *arguments: Any, lacks: str | None = None
+) -> NodeChange:
     """Return a change of the node that makes a tensor, by one of ``node_edits``."""
 
     def apply(graph: GraphProto) -> None:
         edit(graph, next(node for node in graph.node if made in node.output), *arguments)
 
-    return NodeChange(made, place, what, apply)
+    return NodeChange(made, place, what, apply, lacks)
 
 
 def write_value(value: Any) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.results.records import earlier
 from conformance.results.records.details import details
 from conformance.results.records.findings import KEPT, VALUES, Finding, Key, shows_less
 from conformance.results.records.location import place_of, values_of
@@ -29,11 +30,9 @@ LABEL = 12
 """Characters of the column of labels."""
 MOST_CELLS = 4
 """Lines about cells in a block; ``conformance explain`` lists all."""
-_COUNTED = re.compile(r"(\d+) of (\d+) values")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)")
 _CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision"}
 _EXPORTERS = {"torchscript": "the TorchScript exporter", "dynamo": "the dynamo exporter"}
-_LACKED = re.compile(r"with (.+), which it lacks")
 _OWN_SAYING = ("case", "harness", "declaration", "reference")
 """Components of which everything that the record says belongs into the block: it is what to do."""
 
@@ -184,7 +183,6 @@ def _of_operator(record: Record, located: OperatorFields) -> str:
     """Say what the exporter makes of an operator."""
     name, kind, how = located["operator"], located.get("type"), located.get("how")
     made = f"{name} is exported as {kind}" if kind else f"{name} is exported"
-    change = _LACKED.fullmatch(str(located.get("change")))
     passes = f" by the exporter's {' and '.join(located['passes'])}" if located.get("passes") else ""
     said = {
         "raises": f"the exporter stops at {name}",
@@ -200,8 +198,9 @@ def _of_operator(record: Record, located: OperatorFields) -> str:
     }.get(str(how))
     if said is not None:
         return said if how not in ("raises", "crashes", "refused") else f"{said}: {_reason(record)}"
-    if change is not None:
-        return f"{made} without {change[1]}{passes}"
+    lacks = earlier.lacks(located)
+    if lacks is not None:
+        return f"{made} without {lacks}{passes}"
     return f"{made}{passes}, which computes other values"
 
 
@@ -246,8 +245,8 @@ def _effect(record: Record, what: str) -> tuple[str, ...]:
         off = worst.get("looked_up") or float(worst["ratio"]) > 1  # else it is of another example
         return (element(record, worst),) if off else ()
     place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index'] or ()))}]"
-    counted = _COUNTED.search(str(record.reason))
-    share = f"{counted[1]} of {counted[2]} values wrong, " if counted else ""
+    differ = earlier.differ(record.reason, worst)
+    share = f"{differ[0]} of {differ[1]} values wrong, " if differ else ""
     values = f"{_short(worst['got'])}, expected {_short(worst['wanted'])}"
     return (f"{place} is {values} ({share}{_times(worst['ratio'])})",)
 

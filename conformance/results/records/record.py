@@ -137,8 +137,9 @@ class Outcome(Identity):
     """of rows of boxes: how many were `matched` and `unmatched`, in the examples that were right"""
     worst: record_types.Worst | None = None
     """output, index, got, wanted, error, ratio (error / allowed, below 1 passes), rounding (error relative to what
-    another order of the same sums explains), dims; of an output of indices, which `got` and `wanted` are then,
-    `looked_up`: what stands there (`got`, `wanted`, and `in`, what they index)"""
+    another order of the same sums explains), dims, `differ` (how many of how many values are wrong); of an output of
+    indices, which `got` and `wanted` are then, `looked_up`: what stands there (`got`, `wanted`, and `in`, what they
+    index)"""
     draw: record_types.Drawn | None = None
     """dims, regime, seed, index of the worst or failing example"""
     inputs: dict[str, str] = field(default_factory=dict)
@@ -201,22 +202,22 @@ class Explained(Outcome):
     numbers that sizes are computed with), `among` (the nodes that compute the tensor of what agrees, where there are
     several: any may be the wrong one), `change` (of that node, with which all that the operator computes is right,
     for this example, others, and the ties, zeros, halves, small and large values that PyTorch's own operator is asked
-    about; `(but not for NaN)` says what is wrong with it) and `others` (changes that do as well, each with its node),
-    `removed` (true for a node that the exporter's optimizer merged into others), `rules` (of that optimizer, which
-    made the node), `passes` (of the exporter's own, without which the model stays right); `how`: value (`index` of
-    the first element that differs, `got`, `wanted`, the `arguments` of that element, `differ`: how many of how many
-    elements do), shape, dtype, stops (with `detail`), constant (it was captured with `got`, which here is `wanted`),
-    path (the module goes another way here), number or path (it is captured with `got` for one input and not for the
-    other, as `x * 1` is not), raises (the exporter stops at it; where that is in its passes, `passes` alone are
-    known), crashes (the exporter's process ends at it), refused (onnx.checker refuses its node); `inside`:
-    the operator whose branch it is in; `untied`: operators just before it whose values the graph does not have;
-    `place`: file (`line` is in one), call (no file has it; `call`: which of how many calls of that operator), node
-    (alone it is known); `breaks`: the rule that its node breaks. `second`: what is still wrong where that operator
-    gives what it should, with the same fields, `other_inputs` (true where it shows with other inputs of the case
-    only), or `unable`: nothing. Or `unable`, why none is named, with `detail`: torch (it is built otherwise),
-    instruments, changed (exporting again gives another graph), program, inputs, outputs, exporter, decomposition,
-    capture, again, interpreted, nothing (no operator by itself explains the failure), vanished (it does not fail node
-    by node), whole (the checker refuses the model, and no node by itself), raised"""
+    about; `(but not for NaN)` says what is wrong with it), what it `lacks` where the change adds that alone, `others`
+    (changes that do as well, each with its node), `removed` (true for a node that the exporter's optimizer merged
+    into others), `rules` (of that optimizer, which made the node), `passes` (of the exporter's own, without which the
+    model stays right); `how`: value (`index` of the first element that differs, `got`, `wanted`, the `arguments` of
+    that element, `differ`: how many of how many elements do), shape, dtype, stops (with `detail`), constant (it was
+    captured with `got`, which here is `wanted`), path (the module goes another way here), number or path (it is
+    captured with `got` for one input and not for the other, as `x * 1` is not), raises (the exporter stops at it;
+    where that is in its passes, `passes` alone are known), crashes (the exporter's process ends at it), refused
+    (onnx.checker refuses its node); `inside`: the operator whose branch it is in; `untied`: operators just before it
+    whose values the graph does not have; `place`: file (`line` is in one), call (no file has it; `call`: which of how
+    many calls of that operator), node (alone it is known); `breaks`: the rule that its node breaks. `second`: what is
+    still wrong where that operator gives what it should, with the same fields, `other_inputs` (true where it shows
+    with other inputs of the case only), or `unable`: nothing. Or `unable`, why none is named, with `detail`: torch
+    (it is built otherwise), instruments, changed (exporting again gives another graph), program, inputs, outputs,
+    exporter, decomposition, capture, again, interpreted, nothing (no operator by itself explains the failure),
+    vanished (it does not fail node by node), whole (the checker refuses the model, and no node by itself), raised"""
     smallest: record_types.Smallest | None = None
     """where the exporter is at fault and `operator` names one, the smallest PyTorch function that fails alike,
     without ONNX Runtime's optimizer (`as`: the cell of the same case that has it, for the same operator): `calls` of

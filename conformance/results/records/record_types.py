@@ -37,10 +37,9 @@ Optimizer = TypedDict("Optimizer", {
 Parting = TypedDict("Parting", {
     "operator": Text, "line": Text, "file": Text, "source": Text, "module": Text, "within": Text, "stage": Text,
     "how": Text, "node": Text, "type": Text, "tensor": Text, "dtype": Text, "rules": Text, "unable": Text,
-    "detail": Text, "inside": Text, "change": Text, "breaks": Text, "place": Text, "untied": Texts, "passes": Texts,
-    "among": Texts, "others": Texts, "other_inputs": bool, "index": list[int], "differ": tuple[int, int],
-    "call": tuple[int, int],
-    "arguments": list[Scalar],
+    "detail": Text, "inside": Text, "change": Text, "breaks": Text, "place": Text, "lacks": Text,
+    "untied": Texts, "passes": Texts, "among": Texts, "others": Texts, "other_inputs": bool, "index": list[int],
+    "differ": tuple[int, int], "call": tuple[int, int], "arguments": list[Scalar],
 }, total=False)  # fmt: skip
 
 
@@ -59,7 +58,7 @@ LookedUp = TypedDict("LookedUp", {"in": Any, "got": Scalar, "wanted": Scalar}, t
 Worst = TypedDict("Worst", {
     "ratio": Required[Measure], "looked_up": LookedUp | None, "index": list[Scalar] | None,
     "rounding": Measure | None, "dims": dict[str, Any] | None, "output": Scalar, "got": Scalar, "wanted": Scalar,
-    "error": Scalar,
+    "error": Scalar, "differ": tuple[int, int] | None,
 }, total=False)  # fmt: skip
 Drawn = TypedDict("Drawn", {
     "dims": Required[dict[str, Scalar]], "regime": Required[str], "seed": Required[Scalar], "index": Scalar,

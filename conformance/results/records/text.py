@@ -51,26 +51,17 @@ def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
 def name_of_finding(key: Key) -> str:
     """Return who is at fault, what of it, and for what kind of difference."""
     which = key.which if key.by != "code" else ""
-    component = _COMPONENTS.get(key.component, key.component).replace("{which}", which).strip()
-    about = _ABOUT.get(key.by, "{of}").replace("{of}", one_line(key.of, _REPEATED))
-    return f"{component}, {about}: {'other values' if key.kind == 'values' else key.kind}"
-
-
-_COMPONENTS = {
-    "exporter": "the exporter {which}",
-    "runtime": "{which}",
-    "optimizer": "{which}'s optimizer",
-    "precision": "the conversion to {which}",
-    "reference": "PyTorch itself",
-    "case": "the case",
-    "harness": "the harness",
-    "declaration": "a declared failure",
-    "open": "fault open {which}",
-}
-_ABOUT = {
-    "pass": "pass {of}", "code": "the case's own {of}", "operator": "operator {of}", "case": "in {of}",
-    "entry": "in {of}", "line": "at {of}", "branch": "the branch at {of}",
-}  # fmt: skip
+    of = one_line(key.of, _REPEATED)
+    component = {
+        "exporter": f"the exporter {which}", "runtime": which, "optimizer": f"{which}'s optimizer",
+        "precision": f"the conversion to {which}", "reference": "PyTorch itself", "case": "the case",
+        "harness": "the harness", "declaration": "a declared failure", "open": f"fault open {which}",
+    }.get(key.component, key.component)  # fmt: skip
+    about = {
+        "pass": f"pass {of}", "code": f"the case's own {of}", "operator": f"operator {of}", "case": f"in {of}",
+        "entry": f"in {of}", "line": f"at {of}", "branch": f"the branch at {of}",
+    }.get(key.by, of)  # fmt: skip
+    return f"{component.strip()}, {about}: {'other values' if key.kind == 'values' else key.kind}"
 
 
 def found(findings: int, cells: int) -> str:

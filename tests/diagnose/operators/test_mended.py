@@ -12,7 +12,7 @@ import torch
 
 from conformance.diagnose.operators.captured_program import Call, Name, Operator, Program
 from conformance.diagnose.operators.forced import Parting
-from conformance.diagnose.operators.named import mended
+from conformance.diagnose.operators.named import Mended, mended
 from conformance.process.arrays import Array
 
 PLAIN = np.random.default_rng(3).normal(0, 2, (4, 5)).astype(np.float32)
@@ -170,8 +170,8 @@ NONE = {
 }  # fmt: skip
 
 
-def told(row: Row) -> list[str]:
-    """The changes that are told, without their nodes."""
+def told(row: Row) -> Mended | None:
+    """The node that is told, with its changes."""
     packet, overload = row.call.split(".")
     function = getattr(getattr(torch.ops.aten, packet), overload)
     constants = {name: np.asarray(value) for name, value in row.constants.items()}
@@ -208,16 +208,18 @@ def told(row: Row) -> list[str]:
             drawn = {name: rng.permuted(value, axis=-1) for name, value in inputs.items()}
             yield [torch.from_numpy(value) for value in drawn.values()], drawn
 
-    found = mended(model, list(model.graph.node), Parting(operator, "y", "value"), program, draws(), ())
-    return [] if found is None else found.changes
+    return mended(model, list(model.graph.node), Parting(operator, "y", "value"), program, draws(), ())
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_the_change_that_was_planted_is_told_first(name):
-    changes, wanted = told(FOUND[name]), FOUND[name].change
-    assert changes and wanted is not None and wanted in changes[0], changes
+    found, wanted = told(FOUND[name]), FOUND[name].change
+    assert found is not None and found.changes and wanted is not None and wanted in found.changes[0], found
+    lacks = None if found.lacks is None else f"with {found.lacks}, which it lacks"
+    assert (found.changes[0] == lacks) == ("which it lacks" in wanted), found
 
 
 @pytest.mark.parametrize("name", NONE)
 def test_where_no_change_of_one_node_is_right_none_is_told(name):
-    assert told(NONE[name]) == []
+    found = told(NONE[name])
+    assert found is None or found.changes == []
