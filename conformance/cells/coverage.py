@@ -28,7 +28,7 @@ from conformance.models.cell_run import CellRun
 from conformance.models.coverage.disturb import TENTHS
 from conformance.models.coverage.measure_coverage import CoverageTrial, Covered, Unknown, Zeroed, measure, runs_within
 from conformance.models.coverage.operator_calls import CallSite
-from conformance.models.reference.module_reference import ModuleReference
+from conformance.models.prepared import reference_of
 from conformance.models.reference.out_of_range import has_ranges, inputs_beyond
 from conformance.models.reference.reference import Reference
 from conformance.process.arrays import Array, Inputs
@@ -130,7 +130,7 @@ def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
 def _another(reference: Reference) -> Reference:
     """The same on a module of its own: a copy, or one that is built again where the module cannot be copied."""
     copy = attempt(reference.copied)
-    return ModuleReference(reference.case, reference.folder) if isinstance(copy, Exception) else copy
+    return reference_of(reference.case, reference.folder) if isinstance(copy, Exception) else copy
 
 
 FORWARD = "<forward>"

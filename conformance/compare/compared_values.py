@@ -56,13 +56,13 @@ class Reading:
             return []
         return [known.boxes for known in self.detections if known.others_than(other, answers)]
 
-    def as_dict(self) -> dict[str, Any]:
-        indices = [known and known.as_dict() for known in self.indices]
-        told = {
+    def as_dict(self) -> dict[str, object]:
+        indices = [indices and indices.as_dict() for indices in self.indices]
+        fields = {
             "names": list(self.names), "indices": indices if any(indices) else [],
-            "detections": [known.as_dict() for known in self.detections],
+            "detections": [boxes.as_dict() for boxes in self.detections],
         }  # fmt: skip
-        return {key: value for key, value in told.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Reading:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -112,7 +111,7 @@ class Detections:
         most = max(len(rows[self.boxes]), len(wanted[self.boxes]))
         return len(self.pairs(rows, wanted)[0]) < self.at_least * most
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {"boxes": self.boxes, "with": list(self.others), "at_least": self.at_least}
 
 

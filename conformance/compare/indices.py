@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -127,5 +126,5 @@ class Indices:
     def _text(self) -> str:
         return str(self.axis[0]) if len(self.axis) == 1 else str(list(self.axis))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {"of": self.of, "axis": list(self.axis)}

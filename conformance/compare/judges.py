@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst, compare, failed
 from conformance.compare.vacuity import Vacuity
 from conformance.process.arrays import Array, Inputs
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Judge(Protocol):
         """Collect whether the comparisons of this judge could have failed."""
         ...
 
-    def as_dict(self) -> dict[str, Any]: ...
+    def as_dict(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Tolerances:
     def vacuity(self) -> Vacuity:
         return Vacuity(self.tolerances, self.reading, self.listed)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         tolerances = [tolerance and dataclasses.asdict(tolerance) for tolerance in self.tolerances]
         return {
             "kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order),
@@ -103,7 +105,7 @@ def compare_listed(judge: Tolerances, at: int, got: Sequence[Array], right: Righ
     if length != due:
         return failed("WrongLength", f"{called} is a list of {max(length, 0)} tensors instead of {due}")
 
-    def spread(values: Sequence[Any]) -> tuple[Any, ...]:
+    def spread(values: Sequence[T]) -> tuple[T, ...]:
         return (*values[:at], *[values[at]] * due, *values[at + 1 :])
 
     names = judge.reading.names or tuple(map(str, range(others + 1)))
@@ -149,7 +151,7 @@ class NoiseLimits:
     def vacuity(self) -> Vacuity:
         return Vacuity(self.limits, self.reading)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         limits = [dataclasses.asdict(limit) for limit in self.limits]
         return {"kind": "budget", "budgets": limits, "any_order": list(self.any_order), **self.reading.as_dict()}
 

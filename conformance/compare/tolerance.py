@@ -6,10 +6,10 @@ Everything here is NumPy on lists of arrays in output order. Values are compared
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, SupportsInt
 
 import numpy as np
 
@@ -86,8 +86,8 @@ class Worst:
 
     output: int
     index: tuple[int, ...]
-    got: Any
-    wanted: Any
+    got: int | float | str | None
+    wanted: int | float | str | None
     error: float
     ratio: float
     rounding: float | None = None
@@ -383,14 +383,15 @@ def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array |
 
 
 def worst_at(
-    output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float, rounding: float | None = None
-) -> Worst:
+    output: int, index: Iterable[SupportsInt], got: Array, wanted: Array, error: float, ratio: float,
+    rounding: float | None = None,
+) -> Worst:  # fmt: skip
     """The element at ``index`` as the worst one."""
     where = tuple(int(i) for i in index)
     return Worst(output, where, _shown(got[where]), _shown(wanted[where]), error, ratio, rounding)
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: np.generic) -> float | str:
     """Return a number, or a text in quotes, which show where it begins and ends."""
     return repr(str(value))[:_SHOWN] if isinstance(value, np.str_) else value.item()
 

@@ -27,7 +27,7 @@ from conformance.judge.wrong_reference import WRONG
 from conformance.models.cell_run import CellRun
 from conformance.models.coverage.operator_calls import line_of_call, name_of
 from conformance.models.kept.model_store import Stored
-from conformance.models.reference.dispatch import operator_mode
+from conformance.models.reference.dispatch import Arguments, Keywords, Operator, OperatorCalls
 from conformance.models.reference.reference import Reference
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Details, Stopped, attempt, or_else, summarize
@@ -170,10 +170,8 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
     told: list[dict[str, Any]] = []
     one_thread()
 
-    mode: Any = operator_mode()
-
-    class Compares(mode):
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    class Compares(OperatorCalls):
+        def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
             if told or func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
                 return func(*args, **kwargs)
             wide, wide_keywords = tree_map(_widened, (args, kwargs))  # before the call, which may write to its inputs

@@ -13,10 +13,10 @@ from conformance.case.draw.example import Effort
 from conformance.compare.close import Limit, differs, distances
 from conformance.compare.compared_values import Reading
 from conformance.compare.nudge import by_units, movement
-from conformance.models.otherwise.other_kernels import Way
 from conformance.models.otherwise.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.models.otherwise.rounding import uneven as unevenly
 from conformance.models.otherwise.undefined import Undefining
+from conformance.models.reference.dispatch import Way
 from conformance.process.arrays import Array, Inputs
 
 ROUNDINGS: Mapping[Effort, tuple[int, int]] = {"few": (1, 0), "some": (2, 1), "all": (8, 2)}

@@ -23,8 +23,7 @@ from conformance.models.kept.observed_dependencies import Observed
 from conformance.models.kept.outcomes import Outcomes
 from conformance.models.kept.results import Keeping, Results
 from conformance.models.of_cell import OfCell
-from conformance.models.prepared import library, prepare
-from conformance.models.reference.module_reference import ModuleReference
+from conformance.models.prepared import library, prepare, reference_of
 from conformance.models.replaced import replaced_function
 from conformance.models.right_outputs import check_again, check_outputs
 from conformance.models.stages import Stages
@@ -190,7 +189,7 @@ class CellRun:
 
     def _check_changes_itself(self, inputs: Inputs) -> None:
         """Stopped for an export that changed the module, unless calling the module does and can be undone."""
-        fresh = ModuleReference(self.cell.case, self.reference.folder)
+        fresh = reference_of(self.cell.case, self.reference.folder)
         fresh(inputs)
         if fresh.fingerprint() != fresh.weights:
             text = "calling the module changes its weights or buffers, so that no two calls have to agree"

@@ -18,7 +18,6 @@ from conformance.models.kept.model_store import Stored, derived_key, key
 from conformance.models.precision.calibration import Feeds, gather
 from conformance.models.precision.ranges import Extremes
 from conformance.models.reference.file_reference import FileReference
-from conformance.models.reference.module_reference import ModuleReference
 from conformance.models.reference.reference import Reference
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Details, Stopped, display_path
@@ -157,7 +156,11 @@ def _reference(case: Case, folder: Folder) -> Reference:
 
 def reference_of(case: Case, folder: Folder) -> Reference:
     """Return what is right for a case, of its own file or module. Raises Stopped at ``declare``."""
-    return (ModuleReference if case.says.onnx is None else FileReference)(case, folder)
+    if case.says.onnx is not None:
+        return FileReference(case, folder)
+    from conformance.models.reference.module_reference import ModuleReference
+
+    return ModuleReference(case, folder)
 
 
 def _bytes() -> int:

@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from conformance import HOME
 from conformance.case.draw.draw import Draw
@@ -28,7 +27,7 @@ class Stages:
         self._record = record
         self._progress = progress
         self._folder = folder
-        self._failed: dict[str, Any] = {}
+        self._failed: dict[str, object] = {}
 
     @contextlib.contextmanager
     def __call__(self, stage: str, fault: str) -> Iterator[None]:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from conformance.process.disk.onnx_models import on_disk
 from conformance.runtimes import registry
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Session(Protocol):
     """A loaded model."""
 
-    arithmetic: Mapping[str, Any]
+    arithmetic: Mapping[str, object]
     """What really computes: provider, storage and arithmetic dtype, optimizer on or off."""
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:

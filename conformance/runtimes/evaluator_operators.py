@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance.process.arrays import Array
 
+if TYPE_CHECKING:
+    from onnx.reference.op_run import OpRun
 
-def lacking_operators() -> list[Any]:
+
+def lacking_operators() -> list[type[OpRun]]:
     """Return the classes of these operators, as ``onnx.reference.ReferenceEvaluator`` takes them."""
     from onnx.reference.op_run import OpRun
     from onnx.reference.ops import op_loop, op_non_max_suppression
@@ -60,7 +63,7 @@ def lacking_operators() -> list[Any]:
     return [ZipMap, CategoryMapper, NonMaxSuppression, Loop]
 
 
-def mapped(x: Array, keys: Sequence[Any], values: Sequence[Any], otherwise: Any, dtype: Any) -> Array:
+def mapped(x: Array, keys: Sequence[object], values: Sequence[object], otherwise: object, dtype: type) -> Array:
     """Return what stands for each element: the value at the place of its key, or ``otherwise`` for what is no key."""
-    known = dict(zip(keys, values, strict=True))
-    return np.array([known.get(one, otherwise) for one in x.reshape(-1).tolist()], dtype).reshape(x.shape)
+    values_by_key = dict(zip(keys, values, strict=True))
+    return np.array([values_by_key.get(key, otherwise) for key in x.reshape(-1).tolist()], dtype).reshape(x.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,18 @@ from conformance.runtimes.flattening import write_out
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import FunctionProto, ModelProto
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+
+Outputs = tuple[Array, ...]
+Compute = Callable[..., Outputs]
+"""The operator of a node, from the arrays of its inputs to those of its outputs."""
 
 
 class ReferenceSession:
-    arithmetic: Mapping[str, Any] = {
+    arithmetic: Mapping[str, object] = {
         "provider": "onnx.reference",
         "optimizer": False,
         "storage": "float32",
@@ -35,7 +42,7 @@ class ReferenceSession:
         self._evaluator = self._evaluator_of(model)
         self._inputs = list(self._evaluator.input_names)
 
-    def _evaluator_of(self, model: ModelProto) -> Any:
+    def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
         return evaluator_class()(model)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -46,21 +53,22 @@ class ReferenceSession:
         return [np.asarray(output) for output in tensors(outputs)]
 
 
-def _held(value: Any) -> Any:
+def _held(value: Array) -> Array:
     """Return an input as the evaluator holds it: texts as it holds those of constants, with which they are compared
     and joined."""
-    return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind == "U" else value
+    return value.astype(object) if value.dtype.kind == "U" else value
 
 
 @functools.cache
-def evaluator_class() -> Any:
+def evaluator_class() -> type[ReferenceEvaluator]:
     """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results, and with
     operators that it lacks."""
     from onnx.reference import ReferenceEvaluator
 
     class Evaluator(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
-        def __init__(self, proto: Any, opsets: Any = None, functions: Any = None, verbose: int = 0,
-                     new_ops: Any = None, **more: Any) -> None:  # fmt: skip
+        def __init__(self, proto: ModelProto | FunctionProto, opsets: dict[str, int] | None = None,
+                     functions: list[ReferenceEvaluator | FunctionProto] | None = None, verbose: int = 0,
+                     new_ops: list[type[OpRun]] | None = None, **more: Any) -> None:  # fmt: skip
             super().__init__(proto, opsets, functions, verbose, new_ops or lacking_operators(), **more)
 
         def _init(self) -> None:
@@ -72,7 +80,7 @@ def evaluator_class() -> Any:
     return Evaluator
 
 
-def unround_attributes(node: Any) -> None:
+def unround_attributes(node: OpRun) -> None:
     """Have the attributes of an evaluator's node take the type of what they are multiplied with.
 
     They are of ``numpy.float32``, which makes a float32 of a Python number (NumPy, NEP 50), as the coefficients of

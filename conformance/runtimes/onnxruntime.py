@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.process.arrays import Array
 from conformance.process.disk.onnx_models import is_large, on_disk
@@ -23,6 +23,7 @@ from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
+    from onnxruntime import SessionOptions
 
 PROVIDER = "CPUExecutionProvider"
 NO_FALLBACK = "session.disable_cpu_ep_fallback"
@@ -95,7 +96,7 @@ class OnnxRuntimeSession:
         if self._session.get_providers()[0] != provider:
             raise Unavailable(f"ONNX Runtime goes on without its {provider}")
         self._inputs = [argument.name for argument in self._session.get_inputs()]
-        self.arithmetic: Mapping[str, Any] = {
+        self.arithmetic: Mapping[str, object] = {
             "provider": provider,
             "optimizer": optimize,
             "storage": "float32",
@@ -115,7 +116,7 @@ _EXACT: Mapping[str, Mapping[str, str]] = {
 """Options with which providers compute in float32 where a model says float32."""
 
 
-def _providers(provider: str, config: Mapping[str, str] | None, options: Any) -> list[Any] | None:
+def _providers(provider: str, config: Mapping[str, str] | None, options: SessionOptions) -> list[object] | None:
     """A provider before that of the CPU, which takes the nodes that it does not, unless the session options forbid
     that. None where ``options`` got the devices of the provider instead."""
     if provider == PROVIDER:
@@ -128,7 +129,7 @@ def _providers(provider: str, config: Mapping[str, str] | None, options: Any) ->
     return [(provider, dict(_EXACT.get(provider, {}))), *rest]
 
 
-def _options(libraries: Sequence[str], config: Mapping[str, str] | None, provider: str) -> Any:
+def _options(libraries: Sequence[str], config: Mapping[str, str] | None, provider: str) -> SessionOptions:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -245,7 +246,7 @@ def kernels(
     inputs: Mapping[str, Array],
     config: Mapping[str, str] | None = None,
     provider: str = PROVIDER,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Find what really computes a model, from one profiled run.
 
     ``kernels`` counts kernels by operator and dtype of the first input, ``arithmetic`` names the dtypes of the

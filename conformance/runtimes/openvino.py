@@ -47,7 +47,7 @@ class OpenVinoSession:
         self._model = _compiled(model)
         # an input that is given back as it is has the name of the output; that of its node stays
         self._names = [{port.get_node().get_friendly_name(), *port.get_names()} for port in self._model.inputs]
-        self.arithmetic: Mapping[str, Any] = {
+        self.arithmetic: Mapping[str, object] = {
             "provider": f"OpenVINO {DEVICE}", "optimizer": True, "storage": "float32", **_kernels(self._model),
         }  # fmt: skip
 

@@ -23,7 +23,7 @@ from conformance.runtimes.onnxgraph.reads import inside
 from conformance.runtimes.onnxruntime import MOVES, OnnxRuntimeSession
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 PHASE = "rounding/phase"
 """The input of such a model that chooses the values, a float32 scalar."""
@@ -107,7 +107,7 @@ def _is_float(kind: int) -> bool:
     return kind in (0, TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
-def _in_float32(tensor: Any) -> None:
+def _in_float32(tensor: TensorProto) -> None:
     from onnx import TensorProto, numpy_helper
 
     if tensor.data_type == TensorProto.FLOAT16:

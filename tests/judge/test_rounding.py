@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from conformance.case.draw.draw import Draw
-from conformance.models.otherwise.rounded_run import rounds
+from conformance.models.otherwise.rounded_run import Rounded
 from conformance.models.otherwise.rounding import Rounding
 from tests.kit.cases import case_of, say
 from tests.kit.judging import judged, verifying
@@ -52,7 +52,7 @@ PARTS = (
 
 def take_apart():
     for expression in PARTS:
-        with torch.no_grad(), rounds(Rounding(24, 1)):
+        with torch.no_grad(), Rounded(Rounding(24, 1)):
             eval(expression, {"F": F, "torch": torch, "x": torch.rand(2, 4, 3, dtype=torch.float64)})
 
 

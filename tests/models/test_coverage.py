@@ -12,7 +12,7 @@ from conformance.cells import coverage as asked
 from conformance.diagnose import hidden
 from conformance.models.coverage import operator_calls
 from conformance.models.coverage.composite_calls import parts_of_composites
-from conformance.models.coverage.disturb import disturb, disturbed
+from conformance.models.coverage.disturb import Disturbed, disturb
 from conformance.models.coverage.measure_coverage import CoverageTrial, Covered, Zeroed, measure
 from conformance.models.coverage.operator_calls import recording
 from conformance.models.coverage.resumed_run import OffTape, taped
@@ -244,7 +244,7 @@ def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change
     for index in with_products.sites.values():
         given = []
         for recorded in (with_products, without):
-            with disturbed(recorded, index, "noise") as mode:
+            with Disturbed(recorded, index, "noise") as mode:
                 given += run()
             assert not mode.off_course
         assert np.array_equal(*given) and not np.array_equal(given[0], wanted), with_products.ops[index]
@@ -276,7 +276,7 @@ def test_a_tape_gives_what_the_module_gives_with_any_call_disturbed(forward):
     indices = [*recorded.sites.values()]
     for index in (*reversed(indices), *indices):
         for how in ("zero", "noise", "scale", "shift"):
-            with disturbed(recorded, index, how):
+            with Disturbed(recorded, index, how):
                 given = run()
             played = tape.after(index, lambda results: disturb(results, how))  # noqa: B023
             assert np.array_equal(played[0], given[0], equal_nan=True), (recorded.ops[index], how)

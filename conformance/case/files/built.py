@@ -8,9 +8,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from conformance.case.files.copying import copied
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,11 @@ class Pickled:
     searched: tuple[str, ...]
     """``sys.path`` of the process that wrote it, on which the classes of its modules are found."""
 
-    def module(self) -> Any:
+    def module(self) -> Module:
         """Return the module, rebuilt; raise what unpickling raises."""
         with self._add_searched(), self.file.open("rb") as stream:
-            return pickle.load(stream)
+            module: Module = pickle.load(stream)
+            return module
 
     @contextlib.contextmanager
     def _add_searched(self) -> Iterator[None]:
@@ -42,17 +47,17 @@ class ExportedProgramModule:
 
     file: Path
 
-    def module(self) -> Any:
+    def module(self) -> Module:
         """Return the module, rebuilt; raise what loading raises."""
         import torch
 
         return module_of_program(torch.export.load(self.file))
 
 
-def module_of_program(program: Any) -> Any:
+def module_of_program(program: ExportedProgram) -> Module:
     """Return the module of an exported program, which has one mode and refuses to be set to another."""
     module = program.module()
-    module.train = lambda mode=True: module
+    vars(module)["train"] = lambda mode=True: module  # of the object, before the method of its class
     return module
 
 
@@ -60,10 +65,10 @@ def module_of_program(program: Any) -> Any:
 class Here:
     """A module of this process."""
 
-    original: Any
+    original: Module
 
-    def module(self) -> Any:
-        """A copy, so that the module itself stays as it is; raises what copying raises."""
+    def module(self) -> Module:
+        """Return a copy, so that the module itself stays as it is; raises what copying raises."""
         return copied(self.original)
 
 

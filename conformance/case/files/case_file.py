@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
     return cases, problems
 
 
-def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[Case], list[Problem]]:
+def cases_of(name: str, said: Mapping[str, Any], document: Document) -> tuple[list[Case], list[Problem]]:
     """The cases of one declaration, all combinations or none, and what is wrong with it, at the places of the
     document."""
     place = (name,)
@@ -121,8 +121,8 @@ def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[
         declaration = Declaration.model_validate(said)
     except ValidationError as error:
         return [], list(itertools.islice(_explain(error, document, place), PROBLEMS + 1))
-    found = itertools.islice(inconsistencies(declaration), PROBLEMS + 1)
-    wrong = [document.problem((*place, *where), text) for where, text in found]
+    contradictions = itertools.islice(inconsistencies(declaration), PROBLEMS + 1)
+    wrong = [document.problem((*place, *where), text) for where, text in contradictions]
     combinations = math.prod(len(options) for options in declaration.vary.values())
     if combinations > CASES:
         text = (
@@ -142,7 +142,7 @@ def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[
         return [], [document.problem((*place, "dims"), str(error))]
 
 
-def _merge(defaults: Any, said: Any) -> Any:
+def _merge(defaults: object, said: object) -> Any:
     """Merge what the case says into the defaults; null takes a default away."""
     if not (isinstance(defaults, dict) and isinstance(said, dict)):
         return said
@@ -203,7 +203,7 @@ _PLAIN = (
 
 def _keys_at(place: Place) -> list[str]:
     """The keys that the schema knows at a place, for suggestions."""
-    models: list[Any] = [Declaration]
+    models: list[type[BaseModel]] = [Declaration]
     for part in place:
         models = [
             inner
@@ -216,7 +216,7 @@ def _keys_at(place: Place) -> list[str]:
     return [info.alias or name for name, info in fields if name != "call"]
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
     """The models that a type is made of: those of ``dict[str, Input] | None`` are Input."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
@@ -227,7 +227,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 # ---- vary ------------------------------------------------------------------------------------------------
 
 
-_Choice = tuple[str, str, Any]
+_Choice = tuple[str, str, object]
 """A key of ``vary``, what names the value, and the value."""
 
 
@@ -246,15 +246,15 @@ def _vary(name: str, says: Declaration, axes: Sequence[Sequence[_Choice]], docum
         yield case
 
 
-def _choices(key: str, options: list[Any] | dict[str, Any]) -> list[_Choice]:
+def _choices(key: str, options: Sequence[object] | Mapping[str, object]) -> list[_Choice]:
     """The choices of a key with their names: ``stride2``, ``shift-1``, ``masked_true``, ``name_vgg11``; values that
     make no name, such as lists, are named by their position."""
-    if isinstance(options, dict):
+    if isinstance(options, Mapping):
         return [(key, f"{key}_{word}", value) for word, value in options.items()]
     return [(key, f"{key}{_label(value, index)}", value) for index, value in enumerate(options)]
 
 
-def _label(value: Any, index: int) -> str:
+def _label(value: object, index: int) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if re.fullmatch(r"-?\d[\w.]*", text):
         return text

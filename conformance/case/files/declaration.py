@@ -205,7 +205,7 @@ class Case:
     says: Declaration
     file: Path
     line: int
-    varied: Mapping[str, Any]
+    varied: Mapping[str, object]
     """The values of ``vary`` in this case."""
     fails_lines: tuple[int, ...] = ()
     """The line of each entry of ``fails``."""

@@ -10,11 +10,11 @@ import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.scanner import Scanner, ScannerError
 
@@ -131,7 +131,7 @@ def _line_and_column(before: str) -> tuple[int, int]:
 class _Scanner(Scanner):
     """Refuses what a case file does not have, at the token."""
 
-    def fetch_more_tokens(self) -> Any:
+    def fetch_more_tokens(self) -> None:
         failed = attempt(super().fetch_more_tokens)
         if isinstance(failed, MarkedYAMLError | ReaderError):
             raise failed
@@ -144,26 +144,27 @@ class _Scanner(Scanner):
             text = f"more than the {TOKENS:,} keys, values and brackets of a case file; divide it into several files"
             raise self._refusal(text)
 
-    def fetch_tag(self) -> Any:
+    def fetch_tag(self) -> NoReturn:
         raise self._refusal("tags such as !!map are not allowed in a case file")
 
-    def fetch_anchor(self) -> Any:
+    def fetch_anchor(self) -> NoReturn:
         raise self._refusal("anchors such as &name are not allowed; repeat it or use defaults")
 
-    def fetch_alias(self) -> Any:
+    def fetch_alias(self) -> NoReturn:
         raise self._refusal("anchors such as *name are not allowed; repeat it or use defaults")
 
-    def fetch_directive(self) -> Any:
+    def fetch_directive(self) -> NoReturn:
         raise self._refusal("directives such as %YAML are not allowed in a case file")
 
     def _refusal(self, message: str) -> ScannerError:
         return ScannerError(None, None, message, self.reader.get_mark())
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> Node | None:
     yaml = YAML(typ="safe", pure=True)
     yaml.Scanner = _Scanner
-    return yaml.compose(text)
+    node: Node | None = yaml.compose(text)
+    return node
 
 
 def _hint(text: str, line: int, message: str) -> str:
@@ -212,7 +213,7 @@ def _plain(node: Any, place: Place, document: Document, problems: list[Problem])
         return None
 
 
-def _key(node: Any) -> str | int:
+def _key(node: Node) -> str | int:
     if not isinstance(node, ScalarNode):
         raise ValueError(f"a key has to be a word, not {'a list' if isinstance(node, SequenceNode) else 'a mapping'}")
     key = _scalar(node)
@@ -235,8 +236,8 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _scalar(node: Any) -> Any:
-    """The value by YAML 1.2's core schema; ValueError for a number or a text that a case cannot use."""
+def _scalar(node: ScalarNode) -> object:
+    """Return the value by YAML 1.2's core schema; ValueError for a number or a text that a case cannot use."""
     text: str = node.value
     if node.style is None:
         if text in _CONSTANTS:

@@ -14,7 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+)
 from pydantic_core import core_schema
 
 from conformance.case.files import time_budget
@@ -41,18 +50,18 @@ class Says(BaseModel):
 class _Parsed:
     """Annotates a type whose values are texts (or numbers) that ``parse`` turns into something better."""
 
-    parse: Callable[[Any], Any]
+    parse: Callable[[Any], object]
     types: tuple[str, ...] = ("string",)
     pattern: str | None = None
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(self._validate)
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        types: Any = self.types[0] if len(self.types) == 1 else list(self.types)
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
+        types = self.types[0] if len(self.types) == 1 else list(self.types)
         return {"type": types, **({"pattern": self.pattern} if self.pattern else {})}
 
-    def _validate(self, value: object) -> Any:
+    def _validate(self, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, (str, int, float, list)):
             raise ValueError(f"expected text, not {shown(value)}")
         if isinstance(value, str) and len(value) > TEXT:  # what parses it may take the square of its length
@@ -160,10 +169,12 @@ Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*
 class _OrOne:
     """Annotates a list that may also be written as its only item."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_before_validator_function(self._listed, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
         listed = handler(schema)
         return {"anyOf": [listed, listed["items"]]}
 
@@ -176,8 +187,8 @@ _T = TypeVar("_T")
 Listed: TypeAlias = Annotated[list[_T], _OrOne()]
 
 
-def _once(values: list[Any]) -> list[Any]:
-    seen: set[Any] = set()
+def _once(values: list[_T]) -> list[_T]:
+    seen: set[_T] = set()
     for value in values:
         if value in seen:
             raise ValueError(f"{shown(value)} stands here twice")

@@ -25,7 +25,7 @@ class KeptDocument(NamedTuple):
     """The values of a document, and where each stands."""
 
     values: dict[Any, Any]
-    places: dict[Any, Any]
+    places: dict[tuple[str | int, ...], tuple[int, int]]
 
 
 def keep_in(folder: Path | None) -> None:

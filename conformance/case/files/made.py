@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance.process.errors import Stopped, attempt, did_you_mean, shown
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from conformance.case.files.python import Folder
 
 
@@ -43,10 +45,10 @@ def value_of(value: Any, folder: Folder) -> Any:
     return value
 
 
-def _of_torch(text: str) -> Any:
+def _of_torch(text: str) -> object:
     import torch
 
-    named: Any = torch
+    named: object = torch
     for name in text.split(".")[1:]:
         if not hasattr(named, name):
             raise Stopped("declare", "MissingName", f"with: there is no {text}", "case")
@@ -61,33 +63,33 @@ def _class(value: object, key: str, folder: Folder) -> Any:
     return folder.resolve(value)
 
 
-def _new(value: Mapping[str, Any], folder: Folder) -> Any:
+def _new(value: Mapping[str, Any], folder: Folder) -> object:
     from conformance.case.files.python import call
 
-    given = value.get("with", {})
-    if not isinstance(given, dict):
-        text = f"with: {value['new']}: with: {shown(given)} is no mapping of arguments"
+    arguments = value.get("with", {})
+    if not isinstance(arguments, dict):
+        text = f"with: {value['new']}: with: {shown(arguments)} is no mapping of arguments"
         raise Stopped("declare", "TypeError", text, "case")
     make = _class(value["new"], "new", folder)
-    made = call(f"with: {value['new']}", make, **{name: value_of(item, folder) for name, item in given.items()})
-    _check_known(value["new"], make, given, made)
+    made = call(f"with: {value['new']}", make, **{name: value_of(item, folder) for name, item in arguments.items()})
+    _check_known(value["new"], make, arguments, made)
     return made
 
 
-def _check_known(name: str, make: Any, given: Mapping[str, Any], made: Any) -> None:
+def _check_known(name: str, make: Callable[..., object], arguments: Mapping[str, object], made: object) -> None:
     """Stopped for an argument that a class takes without knowing it: one that is no parameter, and that no object has
     that is made without arguments. A configuration keeps it and uses its default instead of what was meant."""
     try:
         parameters = inspect.signature(make).parameters
     except (TypeError, ValueError):
         return
-    odd = [word for word in given if word not in parameters]
+    odd = [word for word in arguments if word not in parameters]
     if not odd or not inspect.isclass(make):
         return
     usual = attempt(make)
     if isinstance(usual, Exception):  # it needs arguments, so that nothing is known of what it would have
         return
-    known = [one for one in (*parameters, *vars(usual)) if not one.startswith("_")]
+    known = [word for word in (*parameters, *vars(usual)) if not word.startswith("_")]
     for word in odd:
         if hasattr(usual, word):
             continue
@@ -106,7 +108,7 @@ def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
-def _from_file(value: Mapping[str, Any], folder: Folder) -> Any:
+def _from_file(value: Mapping[str, Any], folder: Folder) -> object:
     from conformance.case.files.python import call
 
     make, name = _class(value["of"], "of", folder), value["file"]
@@ -126,9 +128,9 @@ def _from_file(value: Mapping[str, Any], folder: Folder) -> Any:
     return call(f"with: {value['of']}", make, **said)
 
 
-def part_of(module: Any, path: str) -> Any:
-    """The submodule with this path; Stopped at ``declare`` where there is none."""
-    parts = dict(module.named_modules())
+def part_of(module: Module, path: str) -> Module:
+    """Return the submodule with this path; Stopped at ``declare`` where there is none."""
+    parts: dict[str, Module] = dict(module.named_modules())
     if path not in parts:
         near = did_you_mean(path, [known for known in parts if known])
         text = f"submodule: {type(module).__name__} has no '{path}'{near}"

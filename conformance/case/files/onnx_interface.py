@@ -9,12 +9,17 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from conformance.case.files.field_types import TENSOR
 from conformance.case.files.onnx_header import Header, drawn_for, header
 from conformance.case.files.recording import read_around, sizes_in, spell_out, values_around
 from conformance.process.errors import did_you_mean, shown
+
+Keys: TypeAlias = Mapping[str, Any]
+"""What a case file says under its keys, before it is checked."""
+Filled: TypeAlias = dict[str, Any]
+"""The same with more keys."""
 
 SIZES = "1..8"
 """The range of a dim that the file leaves open and the case says nothing of."""
@@ -22,7 +27,7 @@ LARGEST_WHOLE = 1
 """The largest whole number of an input of which nothing shows what it counts, from 0: a mask has no others."""
 
 
-def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def filled_in(said: Keys, folder: Path) -> Filled:
     """Complete what a case says by its ``onnx`` file.
 
     ValueError for a file that cannot be read, or has what no case can draw.
@@ -41,15 +46,13 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return _filled(said, folder, told, beside, inputs)
 
 
-def _ordered(told: Header, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _ordered(told: Header, inputs: Keys) -> Filled:
     """Return inputs in the order of the file, and others behind them."""
     order = [one for tensor in told.inputs for one in drawn_for(tensor)]
     return {name: inputs[name] for name in (*order, *inputs) if name in inputs}
 
 
-def _filled(
-    said: Mapping[str, Any], folder: Path, told: Header, beside: Sequence[str], inputs: Mapping[str, Any]
-) -> dict[str, Any]:
+def _filled(said: Keys, folder: Path, told: Header, beside: Sequence[str], inputs: Keys) -> Filled:
     """Complete what a case says by its file, and by these ``inputs``."""
     name = said["onnx"]
     dims = dict.fromkeys(_dims(inputs), SIZES) if isinstance(said.get("dims", {}), dict) else {}
@@ -83,7 +86,7 @@ def _limits(dtype: str | None) -> dict[str, float]:
     return {"rtol": _ROUNDED[str(dtype)], "atol": _ROUNDED[str(dtype)] / 4}
 
 
-def _with_recorded(said: Mapping[str, Any], folder: Path, told: Header, beside: Sequence[str]) -> dict[str, Any]:
+def _with_recorded(said: Keys, folder: Path, told: Header, beside: Sequence[str]) -> Filled:
     """Complete a case with recorded data: draws go around it, or there are none where nothing can be drawn."""
     name, given = said["onnx"], said.get("inputs", {})
     data, files = read_around(said["recorded"], folder / name)
@@ -110,13 +113,13 @@ def _with_recorded(said: Mapping[str, Any], folder: Path, told: Header, beside: 
     )  # fmt: skip
 
 
-def _stays(entry: Mapping[str, Any]) -> bool:
+def _stays(entry: Keys) -> bool:
     """Return whether an input has the recorded values in every draw."""
     values = entry.get("values")
     return isinstance(values, Mapping) and bool(values.get("recorded"))
 
 
-def with_shipped(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_shipped(said: Keys, folder: Path) -> Filled:
     """Return what a case of a module says, with the opset of the model that it names under ``export: {onnx: {file}}``
     where it says none, and the files that the model is; ValueError for a file that cannot be read."""
     target = said["export"].get("onnx") if isinstance(said.get("export"), Mapping) else None
@@ -168,18 +171,18 @@ def _checked(beside: Mapping[str, int], folder: Path, name: str) -> Iterator[str
         yield str(Path(name).parent / file)
 
 
-def _listed(said: Any) -> list[Any]:
+def _listed(said: object) -> list[object]:
     return said if isinstance(said, list) else [said]
 
 
-def _other(said: Mapping[str, Any]) -> list[str]:
+def _other(said: Keys) -> list[str]:
     """The other file that is run, where the case names one."""
     export = said["export"] if isinstance(said["export"], dict) else {}
     target = export.get("onnx")
     return [target["file"]] if isinstance(target, dict) and isinstance(target.get("file"), str) else []
 
 
-def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str, Filled]]:
     for tensor in told.inputs:
         drawn = drawn_for(tensor)
         if all(one in given for one in drawn):
@@ -193,20 +196,20 @@ def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str
             how = f"declare {' and '.join(drawn)} under inputs"
             raise ValueError(f"{file}: the input {tensor.name} has no shape; {how}")
         sizes = [_size(tensor.name, axis, size) for axis, size in enumerate(tensor.shape)]
-        entry: dict[str, Any] = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}
+        entry: Filled = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}
         if tensor.dtype.lstrip("u").startswith("int"):
             entry["values"] = {"by_graph": LARGEST_WHOLE}
         yield from ((one, entry) for one in drawn)
 
 
-def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def exactly(told: Header, given: Mapping[str, str]) -> dict[str, Filled]:
     """Return what a case says of inputs whose values are given as texts: ``1,3,4`` or ``-1``. An open dim of an input
     with one dim is as long as its values. Of texts these are the ones that each element is drawn of.
 
     ValueError for an input that the file does not have, and for what are no numbers.
     """
     tensors = {tensor.name: tensor for tensor in told.inputs}
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, Filled] = {}
     for name, text in given.items():
         tensor = tensors.get(name)
         if tensor is None:
@@ -215,7 +218,7 @@ def exactly(told: Header, given: Mapping[str, str]) -> dict[str, dict[str, Any]]
             raise ValueError(f"the input {name} has a type of which no values can be given")
         words, sizes = text.split(","), list[int | str](tensor.shape)
         if tensor.dtype == "string":
-            values: dict[str, Any] = {"texts": words}
+            values: Filled = {"texts": words}
         else:
             numbers = [_as_number(name, word) for word in words if word.strip()]
             values, sizes = {"exactly": numbers}, [len(numbers)] if len(sizes) == 1 else sizes
@@ -250,7 +253,7 @@ def _size(name: str, axis: int, size: int | str) -> str:
 _NO_DIMS = {"min", "max", *keyword.kwlist}
 
 
-def _dims(inputs: Mapping[str, Any]) -> list[str]:
+def _dims(inputs: Keys) -> list[str]:
     """The names in the types of inputs."""
     types = (entry.get("type", "") if isinstance(entry, dict) else entry for entry in inputs.values())
     shapes = (str(kind).partition("[")[2] for kind in types)

@@ -190,7 +190,7 @@ class Folder:
             target = getattr(target, name) if hasattr(target, name) else self._imported(f"{target.__name__}.{name}")
         return target
 
-    def _is_submodule(self, target: Any, name: str) -> bool:
+    def _is_submodule(self, target: object, name: str) -> bool:
         try:
             inside = f"{target.__name__}.{name}" if isinstance(target, ModuleType) else None
             return inside is not None and importlib.util.find_spec(inside) is not None
@@ -257,7 +257,7 @@ _PLACE_ALONE = re.compile(r"Exception from \S+:|Check '.*' failed at \S+:")
 """A line that only says where in its own sources OpenVINO stops."""
 
 
-def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call(what: str, function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
     """Calls a function that the case brings; ``what`` names it in the message.
 
     Stopped at ``declare`` where the function takes other arguments: the case's mistake, although no line of its code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -53,7 +53,7 @@ def read_around(said: object, model: Path) -> tuple[RecordedData, list[Path]]:
     return data, [file for place in places for file in files_of(place)]
 
 
-def values_around(arrays: Sequence[Value]) -> dict[str, Any] | None:
+def values_around(arrays: Sequence[Value]) -> dict[str, object] | None:
     """Return the ``values`` of an input whose draws go around recorded ones: a range, the very values where these may
     be sizes or axes, or None where nothing is known."""
     known: list[Array] = [one for one in arrays if isinstance(one, np.ndarray)]
@@ -75,7 +75,7 @@ def values_around(arrays: Sequence[Value]) -> dict[str, Any] | None:
     return {"integers" if whole else "uniform": {"low": low if whole else float(low), "high": high}}
 
 
-def sizes_in(inputs: Mapping[str, Any], arrays: Mapping[str, Value]) -> dict[str, int]:
+def sizes_in(inputs: Mapping[str, object], arrays: Mapping[str, Value]) -> dict[str, int]:
     """Return the sizes that the dims in the types of inputs have in recorded arrays."""
     sizes: dict[str, int] = {}
     for name, entry in inputs.items():

@@ -17,6 +17,8 @@ from conformance.process.errors import shown
 Node: TypeAlias = dict[str, Any]
 """``{tensor: past.0.key}``, ``{constant: true}``, ``{list: [...]}``, ``{tuple: [...]}``, ``{dict: {...}}`` or ``{new:
 package.Class, with: {...}}``, where ``...`` are nodes."""
+Argument: TypeAlias = dict[str, Any]
+"""An argument of ``forward``: its ``name``, perhaps ``as``, and what it ``is``, a node."""
 FORMS = ("constant", "list", "tuple", "dict", "layers", "new")
 """The keys that say what a mapping is, one of which is given."""
 LAYERS = 1_000
@@ -24,17 +26,16 @@ LAYERS = 1_000
 
 
 def flattened(
-    inputs: Mapping[Any, Any], *, written: bool = False
-) -> tuple[dict[Any, Any], list[dict[str, Any]] | None]:
-    """The tensors by their paths, as they stand in the case file, and the arguments of ``forward``: each has a
-    ``name``, perhaps ``as``, and what it ``is``, a node. None where every input is a tensor, unless the call is
-    ``written`` out for something else.
+    inputs: Mapping[Any, object], *, written: bool = False
+) -> tuple[dict[Any, object], list[Argument] | None]:
+    """Return the tensors by their paths, as they stand in the case file, and the arguments of ``forward``: None where
+    every input is a tensor, unless the call is ``written`` out for something else.
 
     Raises ValueError for what is no input.
     """
     if not written and not any(_is_structured(said) for said in inputs.values()):
         return dict(inputs), None
-    tensors: dict[Any, Any] = {}
+    tensors: dict[Any, object] = {}
     arguments = []
     for name, said in inputs.items():
         own = {"name": name}
@@ -62,7 +63,7 @@ def _is_structured(said: object) -> bool:
     )
 
 
-def _node(path: str, said: Any, tensors: dict[Any, Any]) -> Node:
+def _node(path: str, said: Any, tensors: dict[Any, object]) -> Node:
     if not _is_structured(said):
         tensors[path] = said
         return {"tensor": path}
@@ -101,9 +102,9 @@ def _node(path: str, said: Any, tensors: dict[Any, Any]) -> Node:
     return {"new": said["new"], "with": _read_mapping(path, inner, tensors)}
 
 
-def _nodes(path: str, said: list[Any], tensors: dict[Any, Any]) -> list[Node]:
+def _nodes(path: str, said: list[object], tensors: dict[Any, object]) -> list[Node]:
     return [_node(f"{path}.{index}", inner, tensors) for index, inner in enumerate(said)]
 
 
-def _read_mapping(path: str, said: Mapping[Any, Any], tensors: dict[Any, Any]) -> dict[str, Node]:
+def _read_mapping(path: str, said: Mapping[Any, object], tensors: dict[Any, object]) -> dict[str, Node]:
     return {str(key): _node(f"{path}.{key}", inner, tensors) for key, inner in said.items()}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.results.records.sanitize import command_line
 
 
-def command(cell_id: str, folder: Path, cases: Sequence[str | Path], options: Mapping[str, Any]) -> str:
+def command(cell_id: str, folder: Path, cases: Sequence[str | Path], options: Mapping[str, object]) -> str:
     """Write the command that runs the cell from ``folder``.
 
     With these paths of cases, and those of ``options`` that are not None.

@@ -34,7 +34,7 @@ class Admission(WorkerPlugin):
         become words."""
         self.wanted = wanted
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         text = f"(lambda space: (exec({_SOURCE!r}, space), space['Admission']({self.wanted!r}))[1])({{}})"
         return eval, (text,)
 

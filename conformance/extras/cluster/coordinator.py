@@ -78,7 +78,7 @@ class Cluster(Workers):
     """A context manager that gives jobs to the workers."""
 
     def __init__(
-        self, address: str, store: Path, tell: Callable[[str], Any], *, tick: float = TICK, **wanted: Any
+        self, address: str, store: Path, tell: Callable[[str], object], *, tick: float = TICK, **wanted: Any
     ) -> None:
         """As ``Workers``; ``tick`` are the seconds after which ``records`` lets its caller do something else."""
         super().__init__(address, store, tell, **wanted)

@@ -13,7 +13,6 @@ import platform
 import socket
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 from conformance.results.records.environment import code, gpu, versions
 from conformance.results.records.host_conditions import installed_version
@@ -25,7 +24,7 @@ RUNTIME = "runtime {}"
 ``environment.cpu.instructions`` names them."""
 
 
-def facts(packages: Iterable[str] = ()) -> dict[str, Any]:
+def facts(packages: Iterable[str] = ()) -> dict[str, object]:
     """Describe this environment, with the versions of these distributions.
 
     Those that every run has are there too.
@@ -52,7 +51,7 @@ def python() -> str:
     return ".".join(platform.python_version_tuple()[:2])
 
 
-def _seen_by_cells() -> dict[str, Any]:
+def _seen_by_cells() -> dict[str, object]:
     """Return what fingerprints take of a host, and hashes of what cells may read.
 
     Nothing where case files cannot be read, and nothing has fingerprints.

@@ -55,7 +55,7 @@ class Workers:
         self,
         address: str,
         store: Path,
-        tell: Callable[[str], Any],
+        tell: Callable[[str], object],
         *,
         needs: Sequence[str] = (),
         packages: Mapping[str, str] | None = None,

@@ -16,7 +16,7 @@ from conformance.process.errors import did_you_mean, display_path, or_else, text
 from conformance.process.worker.uses import whose
 from conformance.results.records.sanitize import command_line
 
-_EXAMPLES: Mapping[str, Any] = {"int": 8, "float": 0.5, "bool": True, "str": "text"}
+_EXAMPLES: Mapping[str, object] = {"int": 8, "float": 0.5, "bool": True, "str": "text"}
 _ONE = re.compile(r"\b(int|float|bool|str)\b")
 _SEVERAL = re.compile(
     r"^(?:\w+\.)*(?:list|tuple|sequence|iterable|collection)\[(int|float|bool|str)\b", re.IGNORECASE
@@ -27,7 +27,7 @@ _LIBRARIES = ("torch", "numpy")
 
 
 def describe_refusal(
-    error: Exception, name: str, make: Any, given: Mapping[str, Any], typed: Sequence[str], folder: Path
+    error: Exception, name: str, make: object, given: Mapping[str, object], typed: Sequence[str], folder: Path
 ) -> str:
     """Return a sentence about a module that cannot be built, with what to do.
 
@@ -69,7 +69,7 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
-def _lacking(error: Exception, make: Any, given: Mapping[str, Any]) -> list[str]:
+def _lacking(error: Exception, make: object, given: Mapping[str, object]) -> list[str]:
     """Return the arguments that a class needs and was not given, as far as they can be given by name.
 
     A class that hands its arguments on, as ``torch.nn.LSTM`` does, names them in its error alone.
@@ -91,7 +91,7 @@ def _parameters(make: Any) -> Mapping[str, inspect.Parameter]:
     return or_else({}, lambda: inspect.signature(make).parameters)
 
 
-def _annotations(make: Any, name: str) -> Iterator[Any]:
+def _annotations(make: object, name: str) -> Iterator[object]:
     """Yield the annotations of a parameter: of a class itself, of those that it is derived from, and of overloads."""
     makers = [make, *(vars(kind).get("__init__") for kind in getattr(make, "__mro__", ()))]
     overloads = [one for maker in makers for one in or_else([], lambda maker=maker: get_overloads(maker))]  # type: ignore[misc]  # mypy infers no lambda with a default
@@ -101,7 +101,7 @@ def _annotations(make: Any, name: str) -> Iterator[Any]:
             yield parameter.annotation
 
 
-def _example(make: Any, name: str) -> str:
+def _example(make: object, name: str) -> str:
     """Return a value of a parameter as ``--with`` takes it, by its annotation; VALUE where that does not tell."""
     for annotation in _annotations(make, name):
         text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")

@@ -61,7 +61,7 @@ def _left_out(left_out: Mapping[str, str]) -> Iterator[str]:
         yield f"    # not compared: {one_line(', '.join(path for path in left_out if left_out[path] == why))}: {why}"
 
 
-def input_of(draft: Draft, name: str, held: Mapping[str, int]) -> Any:
+def input_of(draft: Draft, name: str, held: Mapping[str, int]) -> object:
     """Return an input as a case says it, with numbers for the dims that are ``held``."""
     said = _write_argument(draft.inputs[name], held)
     if name not in draft.keywords:
@@ -71,21 +71,21 @@ def input_of(draft: Draft, name: str, held: Mapping[str, int]) -> Any:
     return {**said, "as": name}
 
 
-def _write_argument(tree: Any, held: Mapping[str, int]) -> Any:
-    """An argument of forward as a case says it, where dims that are held are numbers."""
+def _write_argument(tree: Any, held: Mapping[str, int]) -> object:
+    """Return an argument of forward as a case says it, where dims that are held are numbers."""
     if isinstance(tree, Constant):
         return None if tree.value is None else {"constant": tree.value}
     if isinstance(tree, Mapping):
         return {"dict": {name: _write_argument(inner, held) for name, inner in tree.items()}}
     if not isinstance(tree, Guess):
-        inner = [_write_argument(one, held) for one in tree]
+        inner = [_write_argument(part, held) for part in tree]
         return {"tuple": inner} if isinstance(tree, tuple) else inner
     kind = _fixed(tree.type, held)
     return kind if tree.said is None else {"type": kind, "values": _fixed(dict(tree.said), held)}
 
 
 def _fixed(said: Any, held: Mapping[str, int]) -> Any:
-    """A part of a case with numbers for the dims that are held."""
+    """Return a part of a case with numbers for the dims that are held."""
     if isinstance(said, Mapping):
         return {name: _fixed(inner, held) for name, inner in said.items()}
     for dim, size in held.items() if isinstance(said, str) else ():

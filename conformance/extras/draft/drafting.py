@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -37,6 +37,9 @@ from conformance.extras.draft.guessed_inputs import (
 )
 from conformance.extras.draft.whole_numbers import with_numbers
 from conformance.process.errors import Stopped, attempt, did_you_mean, noting, or_else, shown, works
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ def draft_module(request: Request, seconds: float = SECONDS_OF_TYPES) -> Draft:
 
 
 @contextmanager
-def building(request: Request) -> Iterator[Any]:
-    """The module of a request, with the Python beside the case at hand and without gradients."""
+def building(request: Request) -> Iterator[nn.Module]:
+    """Yield the module of a request, with the Python beside the case at hand and without gradients."""
     import torch
 
     torch.manual_seed(0)
@@ -102,7 +105,7 @@ def _refuse_use(request: Request, error: Exception) -> None:
 
 
 def draft_of(
-    module: Any, inputs: Mapping[str, str], dims: Mapping[str, str], seconds: float = SECONDS_OF_TYPES
+    module: nn.Module, inputs: Mapping[str, str], dims: Mapping[str, str], seconds: float = SECONDS_OF_TYPES
 ) -> tuple[Draft, dict[str, int]]:
     """Draft a module, and find sizes of all its dims at which it runs.
 
@@ -119,7 +122,7 @@ def draft_of(
 
 
 def _fitting(
-    module: Any,
+    module: nn.Module,
     needed: Iterator[dict[str, bool]],
     known: Mapping[str, Guess],
     sizes: Mapping[str, int],
@@ -133,13 +136,13 @@ def _fitting(
         wanted = {**group, **dict.fromkeys(known, False)}
         keywords = frozenset(name for name in wanted if wanted[name])
 
-        def call(guesses: Mapping[str, Guess], at: Mapping[str, int], by_keyword: frozenset[str] = keywords) -> Any:
-            return called(module, guesses, by_keyword, at)
+        def call(inputs: Mapping[str, Guess], at: Mapping[str, int], by_keyword: frozenset[str] = keywords) -> object:
+            return called(module, inputs, by_keyword, at)
 
-        found = attempt(partial(fitting, list(wanted), sizes_of(module), known, call, sizes, deadline))
-        if not isinstance(found, Exception):
-            return found[0], keywords, found[1]
-        refused = refused or found
+        fit = attempt(partial(fitting, list(wanted), sizes_of(module), known, call, sizes, deadline))
+        if not isinstance(fit, Exception):
+            return fit[0], keywords, fit[1]
+        refused = refused or fit
     assert refused is not None
     raise refused
 
@@ -156,8 +159,8 @@ def _first_size(name: str, said: str) -> int:
 
 
 def tried(
-    module: Any,
-    inputs: Mapping[str, Any],
+    module: nn.Module,
+    inputs: Mapping[str, Tree],
     keywords: frozenset[str],
     sizes: dict[str, int],
     given: Mapping[str, str] = MappingProxyType({}),
@@ -186,7 +189,7 @@ def other_size(said: str, size: int) -> int:
     return sizes[-1] if size != sizes[-1] else sizes[0]
 
 
-def _read_type(module: Any, name: str, text: str) -> Guess:
+def _read_type(module: nn.Module, name: str, text: str) -> Guess:
     """The type that the user says an input has; Stopped where it is none, or forward takes no such input."""
     taken = forward_parameters(module)
     if (
@@ -208,7 +211,7 @@ def _read_type(module: Any, name: str, text: str) -> Guess:
     return Guess(f"{kind.dtype}[{', '.join(sizes)}]", values=values, open=whole and values is None)
 
 
-def _typed(text: str) -> tuple[TensorType, Any]:
+def _typed(text: str) -> tuple[TensorType, Mapping[str, Any] | None]:
     """The type of an input, and where its values come from if that is said: ``--input`` has the type alone, or a
     mapping as in a case file. ValueError for what is neither."""
     if not text.lstrip().startswith("{"):
@@ -232,7 +235,7 @@ def _first_problem(error: ValueError) -> str:
     return str(error) if problems is None else str(problems[0]["msg"]).removeprefix("Value error, ")
 
 
-def _more(module: Any, known: Mapping[str, Guess]) -> bool:
+def _more(module: nn.Module, known: Mapping[str, Guess]) -> bool:
     """Return whether forward needs inputs besides those that are known."""
     try:
         needed = next(parameters(module))
@@ -241,7 +244,7 @@ def _more(module: Any, known: Mapping[str, Guess]) -> bool:
     return not all(needed.values()) and not needed.keys() <= known.keys()
 
 
-def _build(request: Request, folder: Folder) -> Any:
+def _build(request: Request, folder: Folder) -> nn.Module:
     import torch
 
     kind = folder.resolve(request.module)
@@ -255,7 +258,7 @@ def _build(request: Request, folder: Folder) -> Any:
         return module
 
 
-def refuse_to_build(request: Request, kind: Any, error: Exception) -> None:
+def refuse_to_build(request: Request, kind: object, error: Exception) -> None:
     """Raise Stopped with why a class cannot be made, and what to type."""
     if not isinstance(error, Stopped):
         text = describe_refusal(error, request.module, kind, request.given, request.typed, request.folder)
@@ -295,12 +298,12 @@ class Returned:
 @dataclass(frozen=True)
 class _Leaf:
     path: str
-    value: Any
+    value: object
     why: str = ""
     """Why it is not compared."""
 
 
-def returned(result: Any, other: Any) -> Returned:
+def returned(result: object, other: object) -> Returned:
     """Find what of a result can be compared. ``other`` is that at other sizes: a number that is the same there says
     nothing of a model. Stopped at ``declare`` where nothing can be compared."""
     import torch
@@ -325,7 +328,7 @@ def _because(left_out: Mapping[str, str]) -> str:
     return "".join(f"; {path}: {why}" if path else f": {why}" for path, why in [*left_out.items()][:3])
 
 
-def _leaves(value: Any, path: str, inside: set[int], depth: int) -> Iterator[_Leaf]:
+def _leaves(value: object, path: str, inside: set[int], depth: int) -> Iterator[_Leaf]:
     """The tensors and numbers in a result, and what else there is with the reason why that is left out."""
     import torch
 
@@ -348,7 +351,7 @@ def _leaves(value: Any, path: str, inside: set[int], depth: int) -> Iterator[_Le
                 yield _Leaf(within, None, "a path cannot name it")
 
 
-def _parts(value: Any) -> Iterator[tuple[Any, Any]] | None:
+def _parts(value: object) -> Iterator[tuple[object, object]] | None:
     """Return what an object holds, by name; None where nothing can be told of it."""
     if isinstance(value, Mapping):
         return iter(or_else([], lambda: [*value.items()]))
@@ -360,7 +363,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]] | None:
     return iter((name, inner) for name, inner in own.items() if not str(name).startswith("_")) if own else None
 
 
-def _no_array(tensor: Any) -> str:
+def _no_array(tensor: Tensor) -> str:
     """Say why a tensor cannot be compared; nothing where it can."""
     import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.case.files.built import Built
 from conformance.extras.draft.case_text import input_of
@@ -12,6 +12,9 @@ from conformance.extras.draft.drafting import Draft
 from conformance.extras.draft.recorded_inputs import RecordedCall, call_of, read_value, types_of
 from conformance.extras.draft.submodules import from_calls
 from conformance.process.errors import Stopped, UserError, UserTypeError, attempt, did_you_mean, shown, summarize
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 def are_examples(inputs: object) -> bool:
@@ -31,40 +34,40 @@ def are_examples(inputs: object) -> bool:
     return example is not None
 
 
-def _holds_tensor(value: Any) -> bool:
+def _holds_tensor(value: object) -> bool:
     """Return whether there is a tensor or an array in a value. PyTorch may be missing, which a file does not need."""
     if isinstance(value, (Mapping, list, tuple)):
         return any(map(_holds_tensor, value.values() if isinstance(value, Mapping) else value))
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-def example_call(module: Any, tensors: tuple[Any, ...], inputs: Mapping[str, Any]) -> RecordedCall:
+def example_call(module: Module, tensors: tuple[object, ...], inputs: Mapping[str, object]) -> RecordedCall:
     """Return what forward is called with: ``tensors`` by their position, ``inputs`` by the names of its parameters,
     or in their order where none of them has such a name. Arrays of NumPy stand for tensors.
 
     Raises UserTypeError where forward cannot be called so, and UserError for an example that a case cannot say.
     """
     signature = inspect.signature(module.forward)
-    known = signature.parameters
+    parameters = signature.parameters
     own = f"{type(module).__name__}.forward"
     converted = attempt(lambda: _as_tensors((tensors, dict(inputs))))
     if isinstance(converted, Exception):
         raise UserTypeError(f"an example cannot be made a tensor: {summarize(converted)}")
     tensors, inputs = converted
-    any_name = any(one.kind is one.VAR_KEYWORD for one in known.values())
-    odd = [name for name in inputs if name not in known and not any_name]
+    any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    odd = [name for name in inputs if name not in parameters and not any_name]
     in_order = bool(odd) and not tensors and len(odd) == len(inputs)
     if odd and not in_order:
-        raise UserTypeError(f"inputs: {own} takes no {shown(odd[0])}{did_you_mean(odd[0], known)}")
+        raise UserTypeError(f"inputs: {own} takes no {shown(odd[0])}{did_you_mean(odd[0], parameters)}")
     args, kwargs = (tuple(inputs.values()), {}) if in_order else (tensors, inputs)
     bound = attempt(lambda: signature.bind(*args, **kwargs))
     if isinstance(bound, Exception):
-        taken = [f"{one}=..." if known[one].default is not known[one].empty else one for one in known]
+        taken = [name if one.default is one.empty else f"{name}=..." for name, one in parameters.items()]
         how = f"give an example of each: conformance.check(module, {', '.join(taken)})"
         raise UserTypeError(f"{own} takes ({', '.join(taken)}): {bound}; {how}")
     if in_order:
         call = attempt(
-            lambda: RecordedCall({name: read_value(name, one) for name, one in inputs.items()}, frozenset())
+            lambda: RecordedCall({name: read_value(name, value) for name, value in inputs.items()}, frozenset())
         )
     else:
         call = attempt(lambda: call_of(module, bound.args, bound.kwargs))

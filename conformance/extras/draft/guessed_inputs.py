@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from conformance.case.files.dims import DTYPES
 from conformance.case.files.inputs import Input
 from conformance.extras.draft.arguments import place_of
 from conformance.process.errors import Stopped, attempt, or_else, summarize
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+T = TypeVar("T")
 
 SECONDS_OF_TYPES = 60.0
 """How long types are tried for the inputs of a module."""
@@ -80,15 +85,15 @@ class Guess:
 class Constant:
     """An argument that is no tensor: None, a flag, a number or a text."""
 
-    value: Any
+    value: object
 
 
 Tree: TypeAlias = Guess | Constant | list[Any] | tuple[Any, ...] | dict[str, Any]
 """An argument of forward: a tensor, a constant, or what holds them."""
 
 
-def guesses_in(tree: Any) -> Iterator[Guess]:
-    """The tensors of an argument, or of several, in order."""
+def guesses_in(tree: object) -> Iterator[Guess]:
+    """Yield the tensors of an argument, or of several, in order."""
     if isinstance(tree, Guess):
         yield tree
     elif isinstance(tree, (list, tuple, Mapping)):
@@ -114,70 +119,70 @@ class Sizes:
     """Shapes of spectrograms that a configuration of transformers tells."""
 
 
-def sizes_of(module: Any) -> Sizes:
+def sizes_of(module: nn.Module) -> Sizes:
     """Read the sizes of the layers of PyTorch that a module is made of, or else of its own weights.
 
     Somebody else's classes may have an attribute of any type under any name, or none: what cannot be read is left
     out.
     """
-    told = Sizes()
-    kinds = or_else([], lambda: [str(one.dtype) for one in module.parameters() if one.is_floating_point()])
-    known = (kind.removeprefix("torch.") for kind in kinds)
-    told.dtype = next((kind for kind in known if kind in DTYPES), told.dtype)
-    told.sounds = or_else([], lambda: [*_spectrograms(module.config)])
+    sizes = Sizes()
+    kinds = or_else([], lambda: [str(weight.dtype) for weight in module.parameters() if weight.is_floating_point()])
+    dtypes = (kind.removeprefix("torch.") for kind in kinds)
+    sizes.dtype = next((dtype for dtype in dtypes if dtype in DTYPES), sizes.dtype)
+    sizes.sounds = or_else([], lambda: [*_spectrograms(module.config)])
     for part in or_else([], lambda: [*module.modules()]):
-        found = or_else(None, partial(_sizes_of_layer, part)) or or_else(Sizes(), partial(_sizes_of_weights, part))
-        told.features += filter(_is_size, found.features)
-        told.channels += [one for one in found.channels if all(map(_is_size, one))]
-        told.rows += filter(_is_size, found.rows)
-        told.in_time |= found.in_time
-    return told
+        own = or_else(None, partial(_sizes_of_layer, part)) or or_else(Sizes(), partial(_sizes_of_weights, part))
+        sizes.features += filter(_is_size, own.features)
+        sizes.channels += [channels for channels in own.channels if all(map(_is_size, channels))]
+        sizes.rows += filter(_is_size, own.rows)
+        sizes.in_time |= own.in_time
+    return sizes
 
 
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and value > 0
 
 
-def _sizes_of_weights(part: Any) -> Sizes:
+def _sizes_of_weights(part: nn.Module) -> Sizes:
     import torch
 
     own = part.parameters(recurse=False)
     return Sizes([tensor.shape[-1] for tensor in own if isinstance(tensor, torch.Tensor) and tensor.ndim])
 
 
-def _sizes_of_layer(part: Any) -> Sizes | None:
+def _sizes_of_layer(part: nn.Module) -> Sizes | None:
     """Return what a layer of PyTorch says; None for any other. Raises whatever its attributes raise."""
     from torch import nn
     from torch.nn.modules import batchnorm, conv, instancenorm
 
-    told = Sizes()
+    sizes = Sizes()
     if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
-        told.rows.append(part.num_embeddings)
+        sizes.rows.append(part.num_embeddings)
     elif isinstance(part, conv._ConvNd):
-        told.channels.append((part.in_channels, len(part.kernel_size)))
+        sizes.channels.append((part.in_channels, len(part.kernel_size)))
     elif isinstance(part, (batchnorm._NormBase, instancenorm._InstanceNorm)):
         axes = re.search(r"(\d)d$", type(part).__name__)
-        told.channels.append((part.num_features, int(axes[1]) if axes else 2))
+        sizes.channels.append((part.num_features, int(axes[1]) if axes else 2))
     elif isinstance(part, nn.GroupNorm):
-        told.channels.append((part.num_channels, 2))
+        sizes.channels.append((part.num_channels, 2))
     elif isinstance(part, nn.Linear):
-        told.features.append(part.in_features)
+        sizes.features.append(part.in_features)
     elif isinstance(part, nn.Bilinear):
-        told.features += [part.in1_features, part.in2_features]
+        sizes.features += [part.in1_features, part.in2_features]
     elif isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
-        told.features.append(part.input_size)
-        told.in_time |= isinstance(part, nn.RNNBase)
+        sizes.features.append(part.input_size)
+        sizes.in_time |= isinstance(part, nn.RNNBase)
     elif isinstance(part, nn.MultiheadAttention):
-        told.features.append(part.embed_dim)
-        told.in_time = True
+        sizes.features.append(part.embed_dim)
+        sizes.in_time = True
     elif isinstance(part, nn.LayerNorm):
-        told.features.append(part.normalized_shape[-1])
+        sizes.features.append(part.normalized_shape[-1])
     else:
         return None
-    return told
+    return sizes
 
 
-def _spectrograms(config: Any) -> Iterator[str]:
+def _spectrograms(config: object) -> Iterator[str]:
     """Yield shapes of a batch of spectrograms, by what configurations of transformers call their sizes; that of an
     encoder may stand inside of another."""
     inner = [one for one in getattr(config, "__dict__", {}).values() if hasattr(one, "num_mel_bins")]
@@ -192,12 +197,12 @@ def _spectrograms(config: Any) -> Iterator[str]:
             yield f"batch, seq, {bins}"
 
 
-def forward_parameters(module: Any) -> Mapping[str, inspect.Parameter]:
+def forward_parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of forward; none where it does not say them, as something compiled does not."""
     return or_else({}, lambda: inspect.signature(module.forward).parameters)
 
 
-def parameters(module: Any) -> Iterator[dict[str, bool]]:
+def parameters(module: nn.Module) -> Iterator[dict[str, bool]]:
     """Yield names of the parameters of forward that inputs are needed for, and whether they are passed by keyword.
 
     Where all have a default, those that a main input is known by, and then with one more of ``_USUAL`` each time.
@@ -210,7 +215,7 @@ def parameters(module: Any) -> Iterator[dict[str, bool]]:
         yield dict.fromkeys(needed, False)
         return
     names = {one.name for one in known}
-    main = or_else(None, lambda: module.main_input_name)
+    main: object = or_else(None, lambda: module.main_input_name)
     if not isinstance(main, str) or (main not in names and not any(one.kind is one.VAR_KEYWORD for one in known)):
         main = plain[0].name if plain else ""
     if not main:
@@ -227,17 +232,17 @@ _USUAL = ("decoder_input_ids", "pixel_values", "input_features", "input_values",
 """The inputs that networks of transformers need besides their main one, though these have defaults."""
 
 
-def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, Any]:
-    """Values of a mask: the lower number hides, but for the masks that PyTorch's own layers call so."""
+def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, list[float]]:
+    """Return the values of a mask: the lower number hides, but for the masks that PyTorch's own layers call so."""
     hides_first = "key_padding" not in name
     return {"padding": [*levels] if hides_first else [*reversed(levels)]}
 
 
-def candidates(name: str, told: Sizes) -> list[Guess]:
+def candidates(name: str, layers: Sizes) -> list[Guess]:
     """Types that an input of this name may have, the likeliest first."""
     tables = [
         Guess("int64[batch, seq]", rows - 1, f"indices into a table of {rows:,} rows", open=True)
-        for rows in _few(told.rows, 2)
+        for rows in _few(layers.rows, 2)
     ]
     if "mask" in name:
         return [
@@ -248,28 +253,29 @@ def candidates(name: str, told: Sizes) -> list[Guess]:
         return tables
     if _EDGES.search(name):
         return [Guess(_usual_type(name), why="pairs of nodes", open=True)]
-    if _IMAGE.search(name) and not told.channels:  # as where patches are cut without a convolution
-        told = dataclasses.replace(told, channels=[(3, 2), (1, 2)])
-    floats = (dataclasses.replace(one, type=one.type.replace("float32", told.dtype, 1)) for one in _floats(told))
+    if _IMAGE.search(name) and not layers.channels:  # as where patches are cut without a convolution
+        layers = dataclasses.replace(layers, channels=[(3, 2), (1, 2)])
+    kinds = ((guess, guess.type.replace("float32", layers.dtype, 1)) for guess in _floats(layers))
+    floats = (dataclasses.replace(guess, type=kind) for guess, kind in kinds)
     return [*floats, *tables]
 
 
-def _floats(told: Sizes) -> Iterator[Guess]:
-    yield from (Guess(f"float32[{shape}]", why="a spectrogram, by its configuration") for shape in told.sounds)
+def _floats(layers: Sizes) -> Iterator[Guess]:
+    yield from (Guess(f"float32[{shape}]", why="a spectrogram, by its configuration") for shape in layers.sounds)
     images = [
         Guess(f"float32[batch, {', '.join([str(count), *_AXES[axes]])}]", why=f"{count} channels of the first layer")
-        for count, axes in _few(told.channels, 2)
+        for count, axes in _few(layers.channels, 2)
         if axes in _AXES
     ]
     rows = [
         Guess(f"float32[{shape}{size}]", why=f"{size} features of the first layer")
-        for size in _few(told.features, 3)
-        for shape in (("batch, seq, ", "batch, ") if told.in_time else ("batch, ", "batch, seq, "))
+        for size in _few(layers.features, 3)
+        for shape in (("batch, seq, ", "batch, ") if layers.in_time else ("batch, ", "batch, seq, "))
     ]
     # a patch embedding is a convolution, so that images go before rows
     yield from images
     yield from rows
-    for count in _few([*(count for count, _ in told.channels), *told.features], 2):
+    for count in _few([*(count for count, _ in layers.channels), *layers.features], 2):
         yield from (Guess(f"float32[batch, {count}, {', '.join(axes)}]") for axes in _AXES.values())
     for shape in ("batch, 4", "batch, 3, h, w", "batch, 3, l", "batch, 3, d, h, w", "batch, 8, h, w"):
         yield Guess(f"float32[{shape}]", why="nothing in the module says its size")
@@ -278,12 +284,12 @@ def _floats(told: Sizes) -> Iterator[Guess]:
 _AXES = {1: ["l"], 2: ["h", "w"], 3: ["d", "h", "w"]}
 
 
-def _few(values: Sequence[Any], count: int) -> list[Any]:
+def _few(values: Sequence[T], count: int) -> list[T]:
     return list(dict.fromkeys(values))[:count]
 
 
-def made(tree: Any, sizes: Mapping[str, int]) -> Any:
-    """An argument of forward with tensors that are drawn."""
+def made(tree: Any, sizes: Mapping[str, int]) -> object:
+    """Return an argument of forward with tensors that are drawn."""
     if isinstance(tree, Guess):
         return tensor(tree, sizes)
     if isinstance(tree, Constant):
@@ -293,15 +299,15 @@ def made(tree: Any, sizes: Mapping[str, int]) -> Any:
     return type(tree)(made(inner, sizes) for inner in tree)
 
 
-def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
+def called(module: nn.Module, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> object:
     """Return what the module returns for inputs that are drawn at these sizes."""
     arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
     positional = [arguments[name] for name in arguments if name not in keywords]
     return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
 
 
-def tensor(guess: Guess, sizes: Mapping[str, int]) -> Any:
-    """A tensor of a guessed type, drawn as a case draws it."""
+def tensor(guess: Guess, sizes: Mapping[str, int]) -> Tensor:
+    """Return a tensor of a guessed type, drawn as a case draws it."""
     import torch
 
     if guess.dtype not in DTYPES:
@@ -323,13 +329,13 @@ def replaced(tree: Any, old: Guess, new: Guess) -> Any:
     return new if tree is old else tree
 
 
-Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
+Call = Callable[[Mapping[str, Guess], Mapping[str, int]], object]
 """Calls the module with inputs of guessed types at these sizes; raises what it raises."""
 
 
 def fitting(
     names: Sequence[str],
-    told: Sizes,
+    layers: Sizes,
     given: Mapping[str, Guess],
     call: Call,
     known: Mapping[str, int],
@@ -338,7 +344,7 @@ def fitting(
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
     known, and so are sizes. Raises Stopped where none is found by ``deadline`` (``time.monotonic``)."""
     said, place, deepest = "", "", 0
-    options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
+    options = {name: _first_tries(given[name]) if name in given else candidates(name, layers) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]
     together = ({**given, **dict(zip(free, one, strict=True))} for one in alike) if free else iter([dict(given)])
@@ -383,7 +389,7 @@ def _first_tries(guess: Guess) -> list[Guess]:
     return [dataclasses.replace(guess, values={"integers": {"low": low, "high": high}}) for low, high in ends]
 
 
-def names_of(arguments: Mapping[str, Any]) -> list[str]:
-    """The dims of the types, in order."""
+def names_of(arguments: Mapping[str, Tree]) -> list[str]:
+    """Return the dims of the types, in order."""
     sizes = (size for guess in guesses_in(arguments) for size in guess.shape)
     return list(dict.fromkeys(size for size in sizes if not size.isdigit()))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from conformance.case.files.python import Folder, describe
@@ -20,6 +20,9 @@ from conformance.extras.draft.recorded_inputs import KEPT, RecordedCall, call_of
 from conformance.extras.draft.submodules import from_calls
 from conformance.models.reference.state import shapes
 from conformance.process.errors import Stopped, UserError, attempt, or_else
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Script:
 class _Module:
     """A module while the script runs."""
 
-    module: Any
+    module: Module
     calls: list[RecordedCall] = field(default_factory=list)
     count: int = 0
     refused: str = ""
@@ -60,7 +63,7 @@ class _Recorder:
     """Notes who made each module, and the calls of those that no other module calls."""
 
     script: Path
-    made: dict[int, list[tuple[FrameType | None, dict[str, Any]]]] = field(default_factory=dict)
+    made: dict[int, list[tuple[FrameType | None, dict[str, object]]]] = field(default_factory=dict)
     """By the module's address: who may be asked to make such a module, the likeliest first, and with what."""
     seen: dict[int, _Module] = field(default_factory=dict)
     depth: int = 0
@@ -72,11 +75,11 @@ class _Recorder:
 
         init, call, recorder = torch.nn.Module.__init__, torch.nn.Module.__call__, self
 
-        def made(module: Any, *args: Any, **kwargs: Any) -> None:
+        def made(module: Module, *args: object, **kwargs: object) -> None:
             recorder.made[id(module)] = list(_makers(module, recorder.script))
             init(module, *args, **kwargs)
 
-        def called(module: Any, *args: Any, **kwargs: Any) -> Any:
+        def called(module: Module, *args: object, **kwargs: object) -> object:
             if recorder.depth == 0:
                 recorder.note(module, args, kwargs)
             recorder.depth += 1
@@ -89,7 +92,7 @@ class _Recorder:
         with mock.patch.object(base, "__init__", made), mock.patch.object(base, "__call__", called):
             yield
 
-    def note(self, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def note(self, module: Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         one = self.seen.setdefault(id(module), _Module(module))
         one.count += 1
         if len(one.calls) < KEPT and not one.refused:
@@ -101,7 +104,7 @@ class _Recorder:
                 one.count -= 1
 
 
-def _makers(module: Any, script: Path) -> Iterator[tuple[FrameType | None, dict[str, Any]]]:
+def _makers(module: Module, script: Path) -> Iterator[tuple[FrameType | None, dict[str, object]]]:
     """The function that the script itself called, and the class, which has no frame where it has no ``__init__`` of
     its own; with the arguments as they are now."""
     made = inspect.currentframe()
@@ -120,11 +123,11 @@ def _makers(module: Any, script: Path) -> Iterator[tuple[FrameType | None, dict[
     yield (own[-1], _arguments(own[-1])) if own else (None, {})
 
 
-def _is_init(frame: FrameType, module: Any) -> bool:
+def _is_init(frame: FrameType, module: Module) -> bool:
     return frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is module
 
 
-def _arguments(frame: FrameType) -> dict[str, Any]:
+def _arguments(frame: FrameType) -> dict[str, object]:
     known = inspect.getargvalues(frame)
     given = {name: known.locals[name] for name in known.args if name in known.locals}
     given.pop("self", None)
@@ -196,7 +199,7 @@ def _dotted(kind: Any, script: Path) -> str:
     return f"{next(inside, kind.__module__)}.{kind.__qualname__}"
 
 
-def _name_maker(frame: FrameType | None, module: Any, script: Path) -> str:
+def _name_maker(frame: FrameType | None, module: Module, script: Path) -> str:
     """The dotted name of the function that a frame is a call of, or else of the class."""
     if frame is None or _is_init(frame, module):
         kind = type(module)
@@ -213,7 +216,7 @@ def _name_maker(frame: FrameType | None, module: Any, script: Path) -> str:
     return _dotted(function, script)
 
 
-def _defaults(what: str, folder: Path) -> dict[str, Any]:
+def _defaults(what: str, folder: Path) -> dict[str, object]:
     with Folder.of(folder).active() as own:
         make = own.resolve(what)
         parameters = or_else({}, lambda: dict(inspect.signature(make).parameters))
@@ -233,7 +236,7 @@ def _beside(folder: Path, files: Mapping[str, str]) -> Iterator[None]:
             file.unlink()
 
 
-def _same(built: Any, seen: Any) -> None:
+def _same(built: Module, seen: Module) -> None:
     """Raise Stopped unless both have the same weights but for their values."""
     own, others = shapes(built), shapes(seen)
     if own != others:
@@ -249,8 +252,8 @@ class _Said:
     script: Path
     files: dict[str, str] = field(default_factory=dict)
 
-    def arguments(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Those that are not as their defaults."""
+    def arguments(self, given: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+        """Return those that are not as their defaults."""
         wanted = {
             name: value
             for name, value in given.items()
@@ -258,7 +261,7 @@ class _Said:
         }
         return {name: self.value(name, value) for name, value in wanted.items()}
 
-    def value(self, name: str, value: Any) -> Any:
+    def value(self, name: str, value: Any) -> object:
         import torch
 
         if isinstance(value, torch.dtype):
@@ -277,7 +280,7 @@ class _Said:
         raise no_input(f"it was made with {name}, a {type(value).__name__}, which a case cannot say")
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     """Return whether both are plain values, or lists, and the same.
 
     Other objects may have no truth value of theirs.

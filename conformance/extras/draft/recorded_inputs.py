@@ -9,10 +9,13 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.case.files.dims import DTYPES
-from conformance.extras.draft.guessed_inputs import PADDING, Constant, Guess, no_input, padding_of
+from conformance.extras.draft.guessed_inputs import PADDING, Constant, Guess, Tree, no_input, padding_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 KEPT = 8
 """Calls of a module that are looked at."""
@@ -40,27 +43,27 @@ class SeenTensor:
 class RecordedCall:
     """The arguments of one call of ``forward``, by name: trees of ``SeenTensor`` and ``Constant``."""
 
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     keywords: frozenset[str]
     """Those that are passed by keyword."""
 
 
-def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall:
+def call_of(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> RecordedCall:
     """Return what a call has to be given again, without arguments as their default.
 
     Raises Stopped for an argument that a case cannot say.
     """
     signature = inspect.signature(module.forward)
     bound = signature.bind(*args, **kwargs)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     by_name = set(kwargs)
     left_out = False
     for name, value in bound.arguments.items():
         parameter = signature.parameters[name]
         if parameter.kind is parameter.VAR_KEYWORD:
-            arguments |= {inner: read_value(inner, one) for inner, one in value.items()}
+            arguments |= {inner: read_value(inner, part) for inner, part in value.items()}
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            arguments |= {f"{name}_{index}": read_value(f"{name}_{index}", one) for index, one in enumerate(value)}
+            arguments |= {f"{name}_{index}": read_value(f"{name}_{index}", part) for index, part in enumerate(value)}
         elif is_plain(value) and is_plain(parameter.default) and value == parameter.default:
             left_out = True
         else:
@@ -74,7 +77,7 @@ def is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def read_value(name: str, value: Any) -> Any:
+def read_value(name: str, value: Any) -> object:
     """Return an argument as a tree of ``SeenTensor`` and ``Constant``. Raises Stopped for what a case cannot say."""
     import torch
 
@@ -83,14 +86,14 @@ def read_value(name: str, value: Any) -> Any:
     if is_plain(value):
         return Constant(value)
     if type(value) in (list, tuple):
-        return type(value)(read_value(f"{name}.{index}", one) for index, one in enumerate(value))
+        return type(value)(read_value(f"{name}.{index}", part) for index, part in enumerate(value))
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {key: read_value(f"{name}.{key}", one) for key, one in value.items()}
+        return {key: read_value(f"{name}.{key}", part) for key, part in value.items()}
     kind = type(value).__name__
     raise no_input(f"{name} is a {kind}, which a case says by hand, as {{new: package.Class, with: ...}}")
 
 
-def _tensor(name: str, value: Any) -> SeenTensor:
+def _tensor(name: str, value: Tensor) -> SeenTensor:
     import torch
 
     kinds = {
@@ -110,16 +113,16 @@ def _tensor(name: str, value: Any) -> SeenTensor:
         wide = numbers.to(torch.float64) if numbers.is_floating_point() else numbers
         low, high = wide.min().item(), wide.max().item()
         if numbers.is_floating_point() and numbers.numel() > 2:
-            found = wide.unique()
-            levels = tuple(found.tolist()) if len(found) <= 2 else ()
+            distinct = wide.unique()
+            levels = tuple(distinct.tolist()) if len(distinct) <= 2 else ()
     return SeenTensor(dtype, tuple(value.shape), low, high, levels)
 
 
 # ---- types -----------------------------------------------------------------------------------------------------
 
 
-def _skeleton(tree: Any) -> Any:
-    """Equal for arguments that one type can say."""
+def _skeleton(tree: Any) -> object:
+    """Return what is equal for arguments that one type can say."""
     if isinstance(tree, SeenTensor):
         return tree.dtype, len(tree.sizes)
     if isinstance(tree, Constant):
@@ -138,7 +141,7 @@ class _Dims:
     """The number of first axes that may be dims, as is tried later, if their size was the same in all calls."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The size of each dim in the first call."""
-    _names: dict[Any, str] = field(default_factory=dict)
+    _names: dict[object, str] = field(default_factory=dict)
 
     def name(self, sizes: tuple[int, ...], axis: int, axes: int) -> str:
         """A number or the name of a dim: sizes that are the same in all calls are the same dim. The first axis is
@@ -148,8 +151,8 @@ class _Dims:
             return str(sizes[0])
         key = (sizes, axis == 0) if same else sizes
         if key not in self._names:
-            known = next((name for name, seen in self.given.items() if seen == sizes and not same), None)
-            self._names[key] = known or self._new(axis, axes)
+            name = next((name for name, seen in self.given.items() if seen == sizes and not same), None)
+            self._names[key] = name or self._new(axis, axes)
             self.sizes[self._names[key]] = sizes[0]
         return self._names[key]
 
@@ -165,8 +168,8 @@ def types_of(
     rows: Sequence[int],
     given: Mapping[str, tuple[int, ...]] | None = None,
     axes: int = AXES,
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """The inputs that the calls show, and the size of each dim in the first of them.
+) -> tuple[dict[str, Tree], dict[str, int]]:
+    """Return the inputs that the calls show, and the size of each dim in the first of them.
 
     Args:
         calls: of one module; those that are built unlike the first do not count.
@@ -175,23 +178,24 @@ def types_of(
             every size may be one, of the first ``axes`` of each tensor.
     """
     first = calls[0]
-    alike = [_skeleton(one.arguments) == _skeleton(first.arguments) for one in calls]
+    alike = [_skeleton(call.arguments) == _skeleton(first.arguments) for call in calls]
     given = {name: tuple(size for size, same in zip(sizes, alike, strict=True) if same)
              for name, sizes in (given or {}).items()}  # fmt: skip
-    used = [one for one, same in zip(calls, alike, strict=True) if same]
+    used = [call for call, same in zip(calls, alike, strict=True) if same]
     dims = _Dims(given, open=0 if given else axes)
-    inputs = {name: _typed([one.arguments[name] for one in used], dims, rows, name) for name in first.arguments}
+    inputs = {name: _typed([call.arguments[name] for call in used], dims, rows, name) for name in first.arguments}
     return inputs, dims.sizes
 
 
-def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) -> Any:
+def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) -> Tree:
     first = trees[0]
     if isinstance(first, Constant):
         return first
     if isinstance(first, Mapping):
         return {key: _typed([tree[key] for tree in trees], dims, rows, key) for key in first}
     if not isinstance(first, SeenTensor):
-        return type(first)(_typed(list(inner), dims, rows, name) for inner in zip(*trees, strict=True))
+        parts = [_typed(list(inner), dims, rows, name) for inner in zip(*trees, strict=True)]
+        return tuple(parts) if isinstance(first, tuple) else parts
     axes = len(first.sizes)
     sizes = zip(*(tree.sizes for tree in trees), strict=True)
     shape = ", ".join(dims.name(tuple(along), axis, axes) for axis, along in enumerate(sizes))
@@ -204,7 +208,7 @@ def _values(tensors: Sequence[SeenTensor], rows: Sequence[int], name: str) -> tu
 
     Also what follows from that.
     """
-    low, high = min(one.low for one in tensors), max(one.high for one in tensors)
+    low, high = min(tensor.low for tensor in tensors), max(tensor.high for tensor in tensors)
     dtype = tensors[0].dtype
     if dtype == "bool" and "mask" in name:
         return padding_of(name), PADDING
@@ -217,10 +221,10 @@ def _values(tensors: Sequence[SeenTensor], rows: Sequence[int], name: str) -> tu
         if table is not None:
             return {"integers": {"low": 0, "high": table - 1}}, f"indices into a table of {table:,} rows"
         return {"integers": {"low": int(low), "high": int(high)}}, AS_SEEN
-    levels = sorted({level for one in tensors for level in one.levels})
-    if all(one.levels for one in tensors) and len(levels) == 2 and "mask" in name and levels[0] <= HIDES:
+    levels = sorted({level for tensor in tensors for level in tensor.levels})
+    if all(tensor.levels for tensor in tensors) and len(levels) == 2 and "mask" in name and levels[0] <= HIDES:
         return padding_of("", levels), PADDING
-    if all(one.levels for one in tensors) and len(levels) == 2:
+    if all(tensor.levels for tensor in tensors) and len(levels) == 2:
         return {"choice": levels}, "the only values in the calls"
     if low >= 0 and 0 < high < math.inf:
         return {"uniform": {"low": 0.0, "high": high}}, "no negative number was seen"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from conformance.extras.draft.drafting import Draft, Request, building, draft_of, other_size, tried
 from conformance.extras.draft.guessed_inputs import called, sizes_of
 from conformance.extras.draft.recorded_inputs import AXES, RecordedCall, call_of, types_of
 from conformance.process.errors import Stopped, attempt
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ def parts(request: Request, levels: int) -> list[Part]:
     with building(request) as module:
         whole, sizes = draft_of(module, request.inputs, request.dims)
         runs = [dict(sizes), *(sizes | {name: other_size(said, sizes[name])} for name, said in whole.dims.items())]
-        first: dict[type, tuple[str, Any]] = {}
+        first: dict[type, tuple[str, Module]] = {}
         counts: dict[type, int] = {}
         for path, part, level in _levels_of(module):
             if level <= levels:
@@ -53,7 +56,7 @@ def parts(request: Request, levels: int) -> list[Part]:
         return [Part(path, type(part).__name__, counts[type(part)], draft) for path, part, draft in drafts if draft]
 
 
-def _levels_of(module: Any, path: str = "", level: int = 0) -> Iterator[tuple[str, Any, int]]:
+def _levels_of(module: Module, path: str = "", level: int = 0) -> Iterator[tuple[str, Module, int]]:
     """The submodules with their paths and how deep they lie. Lists and mappings of modules, which are never called,
     are no level."""
     import torch
@@ -66,11 +69,11 @@ def _levels_of(module: Any, path: str = "", level: int = 0) -> Iterator[tuple[st
         yield from _levels_of(part, inner, depth)
 
 
-def _calls(module: Any, part: Any, whole: Draft, runs: list[dict[str, int]]) -> list[RecordedCall] | str | None:
+def _calls(module: Module, part: Module, whole: Draft, runs: list[dict[str, int]]) -> list[RecordedCall] | str | None:
     """The first call of a part in each run; why a case cannot say it, or None where it is not called in each."""
     calls: list[RecordedCall | str] = []
 
-    def note(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def note(_: Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         if len(calls) < number:
             try:
                 calls.append(call_of(part, args, kwargs))
@@ -90,7 +93,7 @@ def _calls(module: Any, part: Any, whole: Draft, runs: list[dict[str, int]]) -> 
 
 
 def from_calls(
-    module: Any, calls: list[RecordedCall], given: Mapping[str, tuple[int, ...]] | None = None, axes: int = AXES
+    module: Module, calls: list[RecordedCall], given: Mapping[str, tuple[int, ...]] | None = None, axes: int = AXES
 ) -> Draft | str:
     """A draft of a module that got these calls; or why there is none. ``given`` and ``axes`` as ``types_of`` has
     them."""

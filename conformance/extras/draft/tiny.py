@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, islice
+from types import FrameType
 from typing import Any
 
 from conformance.case.files.made import value_of
@@ -55,6 +56,8 @@ _PER_TOKEN = re.compile(r"(^|_)(experts_per_tok(en)?|top_k|topk|n_group|topk_gro
 
 Numbers = Mapping[str, Any]
 """Arguments or a configuration: numbers, lists of them, and mappings of the like, by name."""
+Changed = dict[str, Any]
+"""Numbers that are others, by name."""
 
 
 def draft_tiny(request: Request) -> tuple[Request, Draft]:
@@ -66,7 +69,7 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
     wrap, numbers = numbers_of(request)
     kinds = [kind for kind in _SMALLER if reduced(numbers, {kind})]
     choices = list(islice(_choices(numbers, kinds), MOST))
-    tried: list[Mapping[str, Any]] = []
+    tried: list[Numbers] = []
     refused: list[Exception] = []
     deadline = time.monotonic() + SECONDS
     for smaller in (*choices, {}):
@@ -75,10 +78,10 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
             continue
         tried.append(given)
         small = dataclasses.replace(request, given=given)
-        found = attempt(partial(_draft_if_small, small))
-        if not isinstance(found, Exception):
-            return small, found
-        refused.append(found)
+        draft = attempt(partial(_draft_if_small, small))
+        if not isinstance(draft, Exception):
+            return small, draft
+        refused.append(draft)
     raise refused[0]
 
 
@@ -108,10 +111,10 @@ def weights(request: Request) -> int:
     import torch
 
     with torch.device("meta"), building(request) as module:
-        return sum(one.numel() for one in module.parameters())
+        return sum(parameter.numel() for parameter in module.parameters())
 
 
-def numbers_of(request: Request) -> tuple[Callable[[Numbers], Mapping[str, Any]], Numbers]:
+def numbers_of(request: Request) -> tuple[Callable[[Numbers], Numbers], Numbers]:
     """Return how the arguments of the module are made of changed numbers, and the numbers as they are."""
     with Folder.of(request.folder).active() as folder:
         kind = folder.resolve(request.module)
@@ -135,13 +138,13 @@ def _public_name(kind: type) -> str:
     )  # fmt: skip
 
 
-def _arguments(request: Request, make: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(request: Request, make: Callable[..., object], given: Numbers) -> Changed:
     """Return the arguments with which the class of a module is made where ``make`` is called, without its weights."""
     import torch
 
-    seen: list[tuple[Any, dict[str, Any]]] = []
+    seen: list[tuple[torch.nn.Module, Changed]] = []
 
-    def note(frame: Any, event: str, _: Any) -> None:
+    def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_name == "__init__":
             names, _, more, values = inspect.getargvalues(frame)
             own = values.get(names[0]) if names else None
@@ -149,7 +152,7 @@ def _arguments(request: Request, make: Callable[..., Any], given: Mapping[str, A
                 said = {name: values[name] for name in names[1:] if name in values}
                 seen.append((own, said | (values.get(more, {}) if more else {})))
 
-    def build(device: str) -> Any:
+    def build(device: str) -> object:
         with torch.device(device):
             return make(**given)
 
@@ -170,10 +173,10 @@ def _arguments(request: Request, make: Callable[..., Any], given: Mapping[str, A
 # ---- which numbers become which ------------------------------------------------------------------------------
 
 
-def reduced(numbers: Numbers, kinds: set[str]) -> dict[str, Any]:
+def reduced(numbers: Numbers, kinds: set[str]) -> Changed:
     """Return the numbers that change where these kinds are reduced, by name."""
     own = {name: value for name, value in numbers.items() if _is_number(value) and not _FIXED.search(name)}
-    changed: dict[str, Any] = {}
+    changed: Changed = {}
     for name, value in numbers.items():
         if isinstance(value, Mapping):
             changed[name] = reduced(value, kinds) or value
@@ -182,7 +185,7 @@ def reduced(numbers: Numbers, kinds: set[str]) -> dict[str, Any]:
     return {name: value for name, value in changed.items() if value != numbers[name]}
 
 
-def _fewer_words(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+def _fewer_words(numbers: Numbers, known: Numbers) -> Changed:
     """Return a small vocabulary, and other numbers for the tokens that it lacks: its last ones, one for each."""
     words = min((min(_flat(value)) for value in known.values()), default=0)
     left = iter(range(min(words, WORDS) - 1, 0, -1))
@@ -191,7 +194,7 @@ def _fewer_words(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     return {**_at_most(WORDS, known), **tokens}
 
 
-def _fewer_layers(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+def _fewer_layers(numbers: Numbers, known: Numbers) -> Changed:
     """Return few layers, and one in each of several stages. A number that counts the entries of a list stays."""
     described = {len(value) for value in numbers.values() if isinstance(value, (list, tuple)) and len(value) > 1}
     return {
@@ -201,16 +204,16 @@ def _fewer_layers(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     }
 
 
-def _fewer_experts(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+def _fewer_experts(numbers: Numbers, known: Numbers) -> Changed:
     at_once = {name: value for name, value in numbers.items() if known and _PER_TOKEN.search(name)}
     return {**_at_most(EXPERTS, known), **_at_most(2, at_once)}
 
 
-def _shorter_sides(_: Numbers, known: Numbers) -> dict[str, Any]:
+def _shorter_sides(_: Numbers, known: Numbers) -> Changed:
     return _at_most(SIDE, known)
 
 
-def _narrow(numbers: Numbers, known: Numbers) -> dict[str, Any]:
+def _narrow(numbers: Numbers, known: Numbers) -> Changed:
     """Return smaller widths in the proportions that they have, and numbers of heads that divide them."""
     heads = {name: value for name, value in numbers.items() if _kind(name) == "heads"}
     of_heads = {name: value for name, value in known.items() if "head" in name}
@@ -225,14 +228,14 @@ def _narrow(numbers: Numbers, known: Numbers) -> dict[str, Any]:
     }
 
 
-def _fewer_heads(value: Any, most: int) -> Any:
+def _fewer_heads(value: int | Sequence[int], most: int) -> int | list[int]:
     """Return a number of heads as a share of ``HEADS``, as it was one of ``most``; several in their proportions."""
     if isinstance(value, int):
         return max(1, HEADS * value // most)
-    return [one // math.gcd(*value) for one in value]
+    return [number // math.gcd(*value) for number in value]
 
 
-_SMALLER: Mapping[str, Callable[[Numbers, Numbers], dict[str, Any]]] = {
+_SMALLER: Mapping[str, Callable[[Numbers, Numbers], Changed]] = {
     "words": _fewer_words,
     "layers": _fewer_layers,
     "experts": _fewer_experts,
@@ -246,21 +249,21 @@ def _kind(name: str) -> str | None:
     return next((kind for kind, pattern in _ROLES.items() if pattern.search(name)), None)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     several = value if isinstance(value, (list, tuple)) else [value]
-    return bool(several) and all(isinstance(one, int) and not isinstance(one, bool) for one in several)
+    return bool(several) and all(isinstance(number, int) and not isinstance(number, bool) for number in several)
 
 
-def _at_most(most: int, numbers: Numbers) -> dict[str, Any]:
+def _at_most(most: int, numbers: Numbers) -> Changed:
     return {name: _each(value, lambda one: min(one, most)) for name, value in numbers.items()}
 
 
-def _each(value: Any, change: Callable[[int], int]) -> Any:
-    return [change(one) for one in value] if isinstance(value, (list, tuple)) else change(value)
+def _each(value: int | Sequence[int], change: Callable[[int], int]) -> int | list[int]:
+    return change(value) if isinstance(value, int) else [change(number) for number in value]
 
 
-def _flat(value: Any) -> Sequence[int]:
-    return value if isinstance(value, (list, tuple)) else [value]
+def _flat(value: int | Sequence[int]) -> Sequence[int]:
+    return [value] if isinstance(value, int) else value
 
 
 def _divisors(number: int) -> Iterator[int]:

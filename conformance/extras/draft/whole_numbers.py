@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from conformance.extras.draft.guessed_inputs import Guess, Tree, called, guesses_in, no_input, replaced
 from conformance.extras.draft.recorded_inputs import AS_SEEN
-from conformance.models.reference.dispatch import operator_mode
+from conformance.models.reference.dispatch import Arguments, Keywords, Operator, OperatorCalls
 from conformance.process.errors import attempt, or_else
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Takes = Callable[[int, Mapping[str, int]], bool]
 """Whether the module runs at these sizes where all of an input is this number."""
@@ -35,10 +37,10 @@ SECONDS = 60.0
 
 
 def with_numbers(
-    module: Any, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]
+    module: nn.Module, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]
 ) -> dict[str, Tree]:
-    """The inputs, with as wide a range of whole numbers as the module takes where that is open. Stopped where none
-    was found, unless numbers were seen."""
+    """Return the inputs, with as wide a range of whole numbers as the module takes where that is open. Stopped where
+    none was found, unless numbers were seen."""
     found = dict(inputs)
     for name, tree in inputs.items():
         for guess in guesses_in(tree):
@@ -57,9 +59,9 @@ def with_numbers(
 
 
 def _right_way(
-    module: Any, inputs: Mapping[str, Tree], guess: Guess, keywords: Set[str], sizes: Mapping[str, int]
+    module: nn.Module, inputs: Mapping[str, Tree], guess: Guess, keywords: Set[str], sizes: Mapping[str, int]
 ) -> Guess:
-    """The padding mask, with its two numbers exchanged where that which should show all gives NaN or infinities."""
+    """Return the padding mask, its two numbers exchanged where that which should show all gives NaN or infinities."""
     assert guess.values is not None
     hidden, shown = guess.values["padding"]
     finite = [
@@ -71,7 +73,7 @@ def _right_way(
     return dataclasses.replace(guess, values={"padding": [shown, hidden]}) if finite == [True, False] else guess
 
 
-def _runs(module: Any, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> bool | None:
+def _runs(module: nn.Module, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> bool | None:
     """Return whether the outputs are finite; None where the module raises."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -84,9 +86,9 @@ def _runs(module: Any, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Ma
 
 
 def _wider(
-    module: Any, inputs: Mapping[str, Tree], guess: Guess, keywords: Set[str], sizes: Mapping[str, int]
+    module: nn.Module, inputs: Mapping[str, Tree], guess: Guess, keywords: Set[str], sizes: Mapping[str, int]
 ) -> Guess | None:
-    """The guess with all numbers that the module takes, or None."""
+    """Return the guess with all numbers that the module takes, or None."""
     import torch
 
     def runs(low: int, high: int | str, at: Mapping[str, int], seed: int = 0) -> bool | None:
@@ -97,8 +99,8 @@ def _wider(
     def takes(number: int, at: Mapping[str, int]) -> bool:
         if time.monotonic() > deadline:
             return False
-        told = runs(number, number, at)
-        return bool(told) if finite else told is not None
+        is_finite = runs(number, number, at)
+        return bool(is_finite) if finite else is_finite is not None
 
     deadline = time.monotonic() + SECONDS
     finite = any(runs(number, number, sizes) for number in FIRST)
@@ -145,7 +147,7 @@ def range_of(
 
 
 def _highest(takes: Callable[[int], bool], first: int, top: int, tables: Sequence[int]) -> int | None:
-    """The last number that is taken; None where none is refused."""
+    """Return the last number that is taken; None where none is refused."""
     good, step = first, 1
     while good < top:
         number = min(good + step, top)
@@ -164,7 +166,7 @@ def _last(takes: Callable[[int], bool], good: int, bad: int) -> int:
 
 
 def _moving(takes: Takes, sizes: Mapping[str, int], first: int, high: int) -> int | str:
-    """The highest number, as an expression over the dims that it moves with."""
+    """Return the highest number, as an expression over the dims that it moves with."""
     slopes = dict(_slopes(takes, sizes, first, high))
     if not slopes:
         return high
@@ -178,7 +180,7 @@ def _moving(takes: Takes, sizes: Mapping[str, int], first: int, high: int) -> in
 
 
 def _slopes(takes: Takes, sizes: Mapping[str, int], first: int, high: int) -> Iterator[tuple[str, int]]:
-    """The dims with which the highest number moves, and by how much for each step of the dim."""
+    """Yield the dims with which the highest number moves, and by how much for each step of the dim."""
     for name in sizes:
         larger = {**sizes, name: sizes[name] + 1}
         if not takes(first, larger) or (takes(high, larger) and not takes(high + 1, larger)):
@@ -191,37 +193,34 @@ def _slopes(takes: Takes, sizes: Mapping[str, int], first: int, high: int) -> It
 def largest_named(call: Callable[[], object]) -> int:
     """Return the largest whole number that a call computes with beside integer tensors, as 7 in ``ids % 7``, or that
     the type has to which it converts them."""
-    mode = _noting()()
+    mode = _NamedNumbers()
     with mode:
         call()
     return max(mode.numbers, default=0)
 
 
-@cache
-def _noting() -> Any:
+class _NamedNumbers(OperatorCalls):
+    """Notes the whole numbers that operators on integer tensors are called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[int] = []
+
+    def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        narrow = (torch.int8, torch.uint8, torch.int16)
+        leaves = tree_leaves((args, kwargs))
+        if any(isinstance(leaf, torch.Tensor) and _is_whole(leaf) and leaf.numel() > 1 for leaf in leaves):
+            self.numbers += [abs(leaf) for leaf in leaves if type(leaf) is int and abs(leaf) < 2**31]
+            self.numbers += [
+                torch.iinfo(leaf).max for leaf in leaves if isinstance(leaf, torch.dtype) and leaf in narrow
+            ]
+        return func(*args, **kwargs)
+
+
+def _is_whole(tensor: Tensor) -> bool:
     import torch
-    from torch.utils._pytree import tree_leaves
 
-    narrow = (torch.int8, torch.uint8, torch.int16)
-
-    mode: Any = operator_mode()
-
-    class Noting(mode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.numbers: list[int] = []
-
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            leaves = tree_leaves((args, kwargs))
-            whole = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and _is_whole(leaf)]
-            if any(tensor.numel() > 1 for tensor in whole):
-                self.numbers += [abs(leaf) for leaf in leaves if type(leaf) is int and abs(leaf) < 2**31]
-                self.numbers += [
-                    torch.iinfo(leaf).max for leaf in leaves if isinstance(leaf, torch.dtype) and leaf in narrow
-                ]
-            return func(*args, **kwargs)
-
-    def _is_whole(tensor: Any) -> bool:
-        return not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
-
-    return Noting
+    return not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool

@@ -74,7 +74,7 @@ def changed_attributes(view: View) -> Iterator[MutationSite]:
                 yield MutationSite(label, f"{attribute.name} {value} becomes {other}", edit)
 
 
-def _at(index: int, edit: Callable[..., None], *arguments: Any) -> Callable[[ModelProto], None]:
+def _at(index: int, edit: Callable[..., None], *arguments: object) -> Callable[[ModelProto], None]:
     """Return an edit of one of a model's nodes."""
     return lambda model: edit(model.graph, model.graph.node[index], *arguments)
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from conformance.runtimes import opener
 from conformance.runtimes.registry import LITERAL
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 _NO_ARITHMETIC = {
     "Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape",
@@ -168,7 +168,7 @@ def _bypassed(given: ConversionSource, converted: ModelProto, name: str) -> Iter
 
     Quantizing again without the node would take as long as all else together.
     """
-    weights: dict[str, Any] = {initializer.name: initializer for initializer in given.model.graph.initializer}
+    weights: dict[str, TensorProto] = {initializer.name: initializer for initializer in given.model.graph.initializer}
     (before,) = (node for node in given.model.graph.node if node.name == name)
     (after,) = (node for node in converted.graph.node if node.name == name)
     graph, old = converted.graph, list(after.input)

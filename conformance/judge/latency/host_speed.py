@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 from conformance.results.records.processor import cpu
 
@@ -24,7 +23,7 @@ GPU_FIELDS = (
 _CPUS = "sys/devices/system/cpu"
 
 
-def state(*, gpu: bool = True, root: Path = Path("/")) -> dict[str, Any]:
+def state(*, gpu: bool = True, root: Path = Path("/")) -> dict[str, object]:
     """Plain values; ``root`` has the system's files. Frequencies are in MHz, ``load`` is over 1, 5 and 15 minutes.
 
     ``pressure`` is the share of the last 10 s, in percent, in which some task waited for a CPU (Linux). ``stolen`` is
@@ -128,7 +127,7 @@ def _stolen(root: Path) -> float | None:
         return None
 
 
-def _clock(root: Path) -> dict[str, Any]:
+def _clock(root: Path) -> dict[str, object]:
     info = time.get_clock_info("perf_counter")
     source = _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
     return {"implementation": info.implementation, "resolution": info.resolution, "source": source}

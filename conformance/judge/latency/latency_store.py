@@ -30,7 +30,7 @@ def as_record(
     runtime: str,
     precision: str,
     at: Mapping[str, int],
-    host: Mapping[str, Any],
+    host: Mapping[str, object],
     throughput: Mapping[int, float] | None = None,
 ) -> Any:
     """A record's ``latency``, as plain JSON values in seconds; a bound that is not known is None.
@@ -51,7 +51,7 @@ def as_record(
     }
 
 
-def _budget(judged: TimeVerdict) -> dict[str, Any]:
+def _budget(judged: TimeVerdict) -> dict[str, object]:
     relation, interval = judged.budget.kind == "relation", judged.interval
     return {
         "text": judged.budget.text,
@@ -67,7 +67,7 @@ def _budget(judged: TimeVerdict) -> dict[str, Any]:
     }
 
 
-def _side(samples: Samples, durations: Durations, index: int) -> dict[str, Any]:
+def _side(samples: Samples, durations: Durations, index: int) -> dict[str, object]:
     return {
         "name": samples.names[index],
         "iterations": samples.iterations[index],
@@ -77,7 +77,7 @@ def _side(samples: Samples, durations: Durations, index: int) -> dict[str, Any]:
     }
 
 
-def _describe_samples(samples: Samples) -> dict[str, Any]:
+def _describe_samples(samples: Samples) -> dict[str, object]:
     return {"seconds": samples.seconds, "looked": samples.looked, "looks": samples.looks, "stopped": samples.stopped}
 
 
@@ -101,7 +101,7 @@ class _Kept:
         for field in Stats.fields:
             setattr(self, field, side[field])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {field: getattr(self, field) for field in Stats.fields}
 
 

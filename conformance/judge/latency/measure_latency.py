@@ -290,7 +290,7 @@ def decide(
     its durations can show. So a budget counts as broken only if a second measurement, with new sessions, says so too;
     the interval then spans those of both. The samples are those of the first measurement.
     """
-    asked: dict[str, Any] = {"percentile": percentile, "floor": floor, "confidence": confidence}
+    asked: dict[str, float] = {"percentile": percentile, "floor": floor, "confidence": confidence}
     if budget.kind == "absolute" and percentile != 50:
         options.setdefault("iterations", 1)
 

@@ -214,7 +214,7 @@ def order_ranks(count: int, share: float, tail: float) -> tuple[int, int]:
     return low, int(above[0]) if above.size else count + 1
 
 
-def dependence(above: Any) -> float:
+def dependence(above: NDArray[np.bool_]) -> float:
     """Return how many neighbours count as one independent sample; at least 1.
 
     The variance of the share of True in each block, over that of coin tosses. ``above`` is bool[samples].
@@ -289,7 +289,7 @@ def time_verdict(
     return TimeVerdict(budget, verdict(interval, budget.limit), interval, confidence, percentile, 0.0)
 
 
-def certain(budget: Budget, **options: Any) -> Callable[[Samples], bool]:
+def certain(budget: Budget, **options: float) -> Callable[[Samples], bool]:
     """For ``measure.interleave``: enough once the verdict stands. Options are those of ``time_verdict``."""
     return lambda samples: time_verdict(budget, samples, **options).verdict != "inconclusive"
 

@@ -38,7 +38,7 @@ MOST_HEAD = 2**28
 class BundleWriter:
     """Writes a bundle; an entry is in it once all of it is written."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, object]) -> None:
         """Raise UserError where the folder holds something else than a bundle."""
         if folder.exists() and any(folder.iterdir()) and not (folder / HEAD).is_file():
             raise UserError(f"{folder} is not empty and not a bundle; choose another folder")
@@ -50,10 +50,10 @@ class BundleWriter:
         self._write()
 
     def add(self, entry: Entry) -> None:
-        """Lists an entry whose folder has been written."""
-        told = dataclasses.asdict(entry)
-        entry_of(json.loads(json.dumps(told)))  # or nobody could read the bundle
-        self._head["entries"].append(told)
+        """List an entry whose folder has been written."""
+        fields = dataclasses.asdict(entry)
+        entry_of(json.loads(json.dumps(fields)))  # or nobody could read the bundle
+        self._head["entries"].append(fields)
         self._write()
 
     def _write(self) -> None:
@@ -89,7 +89,7 @@ class Bundle(Files):
         self.environment: dict[str, Any] = head["environment"]
 
 
-def write_trial(folder: Path, trial: EngineTrial, names: Sequence[str]) -> dict[str, Any]:
+def write_trial(folder: Path, trial: EngineTrial, names: Sequence[str]) -> dict[str, object]:
     """Write what an engine is tried with into an entry's folder; the value of ``Entry.trial``."""
     batches = {"first": trial.inputs, **({"rows": trial.rows} if trial.rows is not None else {})}
     batches |= {f"batch_{batch}": inputs for batch, inputs in trial.batches.items()}
@@ -118,10 +118,10 @@ def write_set(
     index: int,
     example: Example,
     names: Sequence[str],
-    apart: Sequence[str | Mapping[str, Any]],
+    apart: Sequence[str | Mapping[str, object]],
     *,
     converted: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write one example into an entry's folder and return its item of ``Entry.sets``.
 
     Inputs are in the order of ``names``. ``apart`` are the runtimes that are declared to fail on the example;
@@ -133,14 +133,14 @@ def write_set(
     _write(place, "output", example.wanted)
     if example.exact is not None:
         _write(place, "exact", example.exact)
-    told = {**example.draw.as_dict(), "apart": list(apart), "exact": example.exact is not None}
+    about = {**example.draw.as_dict(), "apart": list(apart), "exact": example.exact is not None}
     moved = example.conditioning()
     if moved is None:
-        return {**told, "conditioning": None}
+        return {**about, "conditioning": None}
     _write(place, "moved", moved)
     # earlier versions read one number for each output: the mean square for a converted model, else the most
     numbers = [power(each) if converted else float(each.max(initial=0.0)) for each in moved]
-    return {**told, "conditioning": numbers}
+    return {**about, "conditioning": numbers}
 
 
 def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import Any
 
 from conformance.models.coverage.operator_calls import CallSite, CallsOfRun, hands_on, name_of
-from conformance.models.reference.dispatch import operator_mode
+from conformance.models.reference.dispatch import Arguments, FunctionCalls, Keywords, Operator, OperatorCalls
 from conformance.process.errors import works
 
 
@@ -21,8 +20,7 @@ def parts_of_composites(call: Callable[[], object], like: CallsOfRun) -> set[Cal
     operator that takes programs needs, or makes other calls."""
     if any("." not in op for op in like.ops):
         return set()
-    outer, inner = _modes()
-    mode = inner(outer())
+    mode = _CallsWithin(_PythonCalls())
 
     def run() -> None:
         with mode.outer, mode:
@@ -60,47 +58,42 @@ def _lowerings() -> set[str]:
     try:
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-        known = (str(target).replace("::", ".").split(".") for target in ONNXRegistry.from_torchlib().functions)
-        return {name for space, name, *_ in (one for one in known if len(one) > 1) if space == "aten"}
+        names = (str(target).replace("::", ".").split(".") for target in ONNXRegistry.from_torchlib().functions)
+        return {name for space, name, *_ in (parts for parts in names if len(parts) > 1) if space == "aten"}
     except (ImportError, AttributeError):  # a torch that is built otherwise
         return set()
 
 
-@cache
-def _modes() -> Any:
-    from torch.overrides import TorchFunctionMode
+class _PythonCalls(FunctionCalls):
+    """Numbers the calls of functions that are not written in Python."""
 
-    class Outer(TorchFunctionMode):
-        """Numbers the calls of functions that are not written in Python."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.current: int | None = None
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.names: list[str] = []
-            self.current: int | None = None
+    def call(self, func: Callable[..., object], args: Arguments, kwargs: Keywords) -> object:
+        if not isinstance(func, FunctionType):
+            self.current = len(self.names)
+            self.names.append(str(getattr(func, "__name__", "")))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.current = None
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if not isinstance(func, FunctionType):
-                self.current = len(self.names)
-                self.names.append(str(getattr(func, "__name__", "")))
-            try:
-                return func(*args, **(kwargs or {}))
-            finally:
-                self.current = None
 
-    mode: Any = operator_mode()
+class _CallsWithin(OperatorCalls):
+    """Notes the operators, and the number of the call of Python's that each is called in."""
 
-    class Inner(mode):
-        def __init__(self, outer: Outer) -> None:
-            super().__init__()
-            self.outer = outer
-            self.ops: list[str] = []
-            self.within: list[int | None] = []
-            self.handing_on: list[bool] = []
+    def __init__(self, outer: _PythonCalls) -> None:
+        super().__init__()
+        self.outer = outer
+        self.ops: list[str] = []
+        self.within: list[int | None] = []
+        self.handing_on: list[bool] = []
 
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            self.ops.append(name_of(func))
-            self.within.append(self.outer.current)
-            self.handing_on.append(hands_on(func))
-            return func(*args, **(kwargs or {}))
-
-    return Outer, Inner
+    def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        self.ops.append(name_of(func))
+        self.within.append(self.outer.current)
+        self.handing_on.append(hands_on(func))
+        return func(*args, **kwargs)

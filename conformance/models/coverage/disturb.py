@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from conformance.models.coverage.operator_calls import CallsOfRun, disturbable, name_of, tensors_of
-from conformance.models.reference.dispatch import operator_mode
+from conformance.models.reference.dispatch import Arguments, Keywords, Operator, OperatorCalls
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Disturbance = Literal["zero", "noise", "scale", "shift"]
 TENTHS: tuple[Disturbance, ...] = ("noise", "scale", "shift")
@@ -25,9 +26,9 @@ class NoEnd(Exception):
     """The run called far more operators than usual after the disturbance."""
 
 
-def disturb(results: list[Any], how: Disturbance) -> bool:
-    """Disturb what a call gave, in place; whether a tenth of it is anything. Of zeros and infinities, as an additive
-    mask has them, it is not."""
+def disturb(results: list[Tensor], how: Disturbance) -> bool:
+    """Disturb the results of a call in place, and return whether a tenth of it is anything. Of zeros and infinities,
+    as an additive mask has them, it is not."""
     import torch
 
     has_tenth = False
@@ -37,7 +38,7 @@ def disturb(results: list[Any], how: Disturbance) -> bool:
     return has_tenth
 
 
-def _disturb(tensor: Any, how: Disturbance) -> None:
+def _disturb(tensor: Tensor, how: Disturbance) -> None:
     import torch
 
     if how == "zero":
@@ -55,44 +56,33 @@ def _disturb(tensor: Any, how: Disturbance) -> None:
             tensor.add_(torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) * step)
 
 
-def disturbed(run: CallsOfRun, index: int, how: Disturbance, products: Mapping[int, Any] | None = None) -> Any:
-    """A context in which the call with this index of a run like ``run`` gives a disturbed result; of a call that
-    writes to its argument, what it has written. ``products`` are results of calls after it that are known.
+class Disturbed(OperatorCalls):
+    """A context in which one call of a run gives a disturbed result; one that writes to its argument writes that."""
 
-    ``off_course`` of what it gives is afterwards whether the run called another operator there, and ``has_tenth`` is
-    what ``disturb`` said.
-    """
-    return _mode("torch._dynamo" in sys.modules)(run, index, how, products or {})
+    higher_order = True
 
+    def __init__(
+        self, run: CallsOfRun, index: int, how: Disturbance, products: Mapping[int, Tensor] | None = None
+    ) -> None:
+        """``run`` is one like this, ``index`` that of the call; ``products`` are known results of calls after it."""
+        super().__init__()
+        before = {number: product for number, product in run.products.items() if number < index}
+        self._ops, self._products = run.ops, {**before, **(products or {})}
+        self._index, self._how = index, how
+        self._count = 0
+        self.has_tenth = False
+        """What ``disturb`` has said."""
+        self.off_course = False
+        """Whether the run called another operator there."""
 
-@cache
-def _mode(compiles: bool) -> Any:
-    """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
-    ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
-
-    mode: Any = operator_mode(compiled=compiles)
-
-    class Disturbs(mode):
-        supports_higher_order_operators = True
-
-        def __init__(self, run: CallsOfRun, index: int, how: Disturbance, products: Mapping[int, Any]) -> None:
-            super().__init__()
-            before = {number: product for number, product in run.products.items() if number < index}
-            self._ops, self._products = run.ops, {**before, **products}
-            self._index, self._how = index, how
-            self._count = 0
-            self.has_tenth = self.off_course = False
-
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            index, self._count = self._count, self._count + 1
-            if index in self._products and name_of(func) == self._ops[index]:
-                return self._products[index].clone()
-            result = func(*args, **kwargs)
-            if index == self._index:
-                self.off_course = name_of(func) != self._ops[index]
-                self.has_tenth = disturb(tensors_of(result), self._how)
-            elif index > LONGER * len(self._ops) + 100:
-                raise NoEnd
-            return result
-
-    return Disturbs
+    def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        index, self._count = self._count, self._count + 1
+        if index in self._products and name_of(func) == self._ops[index]:
+            return self._products[index].clone()
+        result = func(*args, **kwargs)
+        if index == self._index:
+            self.off_course = name_of(func) != self._ops[index]
+            self.has_tenth = disturb(tensors_of(result), self._how)
+        elif index > LONGER * len(self._ops) + 100:
+            raise NoEnd
+        return result

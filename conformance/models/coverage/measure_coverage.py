@@ -11,14 +11,17 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from conformance.models.coverage.composite_calls import parts_of_composites
-from conformance.models.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
+from conformance.models.coverage.disturb import TENTHS, Disturbance, Disturbed, disturb
 from conformance.models.coverage.operator_calls import CallSite, CallsOfRun, recording
 from conformance.models.coverage.resumed_run import OffTape, Tape, taped
 from conformance.process.arrays import Array, same
 from conformance.process.errors import or_else
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 T = TypeVar("T")
 
@@ -92,7 +95,7 @@ class Covered:
 
 
 def measure(
-    module: Any, trials: Iterable[CoverageTrial], spend: Callable[[CallsOfRun], int],
+    module: nn.Module, trials: Iterable[CoverageTrial], spend: Callable[[CallsOfRun], int],
     tenths: Sequence[Disturbance] = TENTHS, beyond: Callable[[], Iterable[CoverageTrial]] | None = None,
 ) -> Covered:  # fmt: skip
     """Find the calls of the first trial that are seen: some trial refuses the outputs with the call's result zeroed,
@@ -151,8 +154,8 @@ def measure(
 
 
 def _seen_beyond(
-    module: Any, sites: Sequence[CallSite], idle: Collection[CallSite], beyond: Iterable[CoverageTrial], ask: _Asked,
-    tenths: Sequence[Disturbance], runs: int,
+    module: nn.Module, sites: Sequence[CallSite], idle: Collection[CallSite], beyond: Iterable[CoverageTrial],
+    ask: _Asked, tenths: Sequence[Disturbance], runs: int,
 ) -> list[CallSite]:  # fmt: skip
     """Return which of these calls some trial with other values sees: of those that are ``idle``, that they do
     something there."""
@@ -189,7 +192,7 @@ def _smaller_first(first: CoverageTrial, others: Iterable[CoverageTrial]) -> Ite
 class _Recorded:
     """The run of a trial."""
 
-    def __init__(self, module: Any, trial: CoverageTrial, *, again: bool = True) -> None:
+    def __init__(self, module: nn.Module, trial: CoverageTrial, *, again: bool = True) -> None:
         """``again`` is whether to make the run twice; Unknown where both runs are not the same."""
         self.trial, self._module = trial, module
         self.calls = self.misses = 0
@@ -271,15 +274,15 @@ class _Asked:
         if recorded.misses >= MISSES or recorded.tape is None:
             raise OffTape
 
-        def change(results: list[Any]) -> None:
+        def change(results: list[Tensor]) -> None:
             self.had_tenth = disturb(results, how)
 
         return recorded.tape.after(index, change)
 
     def _run(
-        self, recorded: _Recorded, index: int, how: Disturbance, products: Mapping[int, Any]
+        self, recorded: _Recorded, index: int, how: Disturbance, products: Mapping[int, Tensor]
     ) -> list[Array] | None:
-        mode = disturbed(recorded.run, index, how, products)
+        mode = Disturbed(recorded.run, index, how, products)
         with mode:
             got = or_else(None, recorded.trial.run)
         if mode.off_course:

@@ -21,11 +21,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from conformance import HOME
-from conformance.models.reference.dispatch import operator_mode
+from conformance.models.reference.dispatch import Arguments, Keywords, Operator, OperatorCalls
 from conformance.process.errors import display_path, or_else
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class CallsOfRun:
     """Floating-point operations of the matrix products, convolutions and attentions."""
     values: int = 0
     """How many values all results have together."""
-    products: dict[int, Any] = field(default_factory=dict)
+    products: dict[int, Tensor] = field(default_factory=dict)
     """The results of the costliest calls by their index in ``ops``, as far as there is room (``PRODUCTS``): a run
     that is like this one up to some call need not compute them."""
 
@@ -92,7 +95,7 @@ def _of_shape(op: str) -> bool:
     return name.endswith("_like") or name.startswith("new_")
 
 
-def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases: bool) -> bool:
+def computes(func: Operator, op: str, results: list[Tensor], has_tensors: bool, aliases: bool) -> bool:
     """Return whether a call computes floating-point values of its tensors; ``aliases`` is whether it gives memory
     that was there before."""
     if not has_tensors or hands_on(func) or op in _CONSTANT or _of_shape(op):
@@ -100,29 +103,29 @@ def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases:
     return bool(disturbable(results)) and (not aliases or _writes(func))
 
 
-def hands_on(func: Any) -> bool:
+def hands_on(func: Operator) -> bool:
     """Return whether the results of a call have the values of an argument: a view, or a copy."""
     return bool(getattr(func, "is_view", False)) or name_of(func) in _UNCHANGED
 
 
-def _writes(func: Any) -> bool:
+def _writes(func: Operator) -> bool:
     """Return whether an operator writes to its arguments."""
     return bool(hasattr(func, "_schema") and func._schema.is_mutable)
 
 
-def _is_one_of(results: list[Any], given: list[Any]) -> bool:
-    """Return whether the one result of a call has the values of a tensor that it was given."""
+def _is_one_of(results: list[Tensor], tensors: list[Tensor]) -> bool:
+    """Return whether the one result of a call has the values of one of these tensors."""
     import torch
 
     if len(results) != 1:
         return False
     (result,) = results
-    alike = (one for one in given if (one.shape, one.dtype) == (result.shape, result.dtype))
-    return any(torch.equal(one, result) for one in alike)
+    alike = (tensor for tensor in tensors if (tensor.shape, tensor.dtype) == (result.shape, result.dtype))
+    return any(torch.equal(tensor, result) for tensor in alike)
 
 
-def disturbable(results: list[Any]) -> list[Any]:
-    """The tensors among the results of a call that can be disturbed in place."""
+def disturbable(results: list[Tensor]) -> list[Tensor]:
+    """Return the tensors among the results of a call that can be disturbed in place."""
     import torch
 
     return [
@@ -136,8 +139,8 @@ def disturbable(results: list[Any]) -> list[Any]:
     ]
 
 
-def tensors_of(value: Any) -> list[Any]:
-    """The tensors in arguments or results of a call, depth first."""
+def tensors_of(value: object) -> list[Tensor]:
+    """Return the tensors in arguments or results of a call, depth first."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -149,22 +152,22 @@ def tensors_of(value: Any) -> list[Any]:
     return []
 
 
-def returned_by(result: Any) -> list[Any]:
-    """The tensors that a module returned, depth first."""
+def returned_by(result: object) -> list[Tensor]:
+    """Return the tensors that a module returned, depth first."""
     from torch.utils import _pytree
 
     return tensors_of(_pytree.tree_leaves(result))
 
 
 @cache
-def name_of(func: Any) -> str:
+def name_of(func: Operator) -> str:
     """``aten.add`` of an overload such as ``aten.add.Tensor``; ``cond`` of a higher-order operator, which is one call
     with all that it calls."""
     return str(func).rpartition(".")[0] or str(func)
 
 
 @contextlib.contextmanager
-def recording(module: Any, apart: Collection[int] = ()) -> Iterator[CallsOfRun]:
+def recording(module: nn.Module, apart: Collection[int] = ()) -> Iterator[CallsOfRun]:
     """Inside the block the call of the module is recorded; the run is complete after it. Outputs with the numbers in
     ``apart``, depth first, are none that a call could count for."""
     from torch.nn.modules import module as hooks
@@ -172,7 +175,7 @@ def recording(module: Any, apart: Collection[int] = ()) -> Iterator[CallsOfRun]:
     run, where = CallsOfRun(), _Where(module, apart)
     before = hooks.register_module_forward_pre_hook(where.enter)
     after = hooks.register_module_forward_hook(where.leave)
-    mode = _recorder("torch._dynamo" in sys.modules)(where)
+    mode = _Records(where)
     try:
         with mode:
             yield run
@@ -187,21 +190,21 @@ def recording(module: Any, apart: Collection[int] = ()) -> Iterator[CallsOfRun]:
 class _Where:
     """The submodule that is running, and what the module itself returned."""
 
-    def __init__(self, module: Any, apart: Collection[int]) -> None:
+    def __init__(self, module: nn.Module, apart: Collection[int]) -> None:
         self._root, self._apart = module, apart
         self._names = {id(submodule): name for name, submodule in module.named_modules()}
-        self._open: list[Any] = []
-        self.returned: list[Any] = []
+        self._open: list[nn.Module] = []
+        self.returned: list[Tensor] = []
 
     @property
     def path(self) -> str:
         return self._names[id(self._open[-1])] if self._open else ""
 
-    def enter(self, module: Any, inputs: Any) -> None:
+    def enter(self, module: nn.Module, inputs: object) -> None:
         if id(module) in self._names:
             self._open.append(module)
 
-    def leave(self, module: Any, inputs: Any, result: Any) -> None:
+    def leave(self, module: nn.Module, inputs: object, result: object) -> None:
         if id(module) not in self._names:
             return
         while self._open and self._open.pop() is not module:  # a call that raised, which somebody caught
@@ -210,82 +213,76 @@ class _Where:
             self.returned = [leaf for number, leaf in enumerate(returned_by(result)) if number not in self._apart]
 
 
-@cache
-def _recorder(compiles: bool) -> Any:
-    """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
-    ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
-    import torch
+class _Records(OperatorCalls):
+    """Notes the calls of a run, and which of them each memory depends on."""
 
-    mode: Any = operator_mode(compiled=compiles)
+    higher_order = True
 
-    class Records(mode):
-        supports_higher_order_operators = True
+    def __init__(self, where: _Where) -> None:
+        super().__init__()
+        self.ops: list[str] = []
+        self.flops = self.values = 0
+        self._where = where
+        self._counting: list[tuple[CallSite, int]] = []
+        self._numbers: Counter[tuple[str, str | None, str]] = Counter()
+        self._flow: dict[int, Flow] = {}
+        """By the address of a storage."""
+        self.products: dict[int, Tensor] = {}
+        self.idle: set[CallSite] = set()
+        self._room = PRODUCTS
 
-        def __init__(self, where: _Where) -> None:
-            super().__init__()
-            self.ops: list[str] = []
-            self.flops = self.values = 0
-            self._where = where
-            self._found: list[tuple[CallSite, int]] = []
-            self._numbers: Counter[tuple[str, str | None, str]] = Counter()
-            self._flow: dict[int, Flow] = {}
-            """By the address of a storage."""
-            self.products: dict[int, Any] = {}
-            self.idle: set[CallSite] = set()
-            self._room = PRODUCTS
+    def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        import torch
 
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            given = tensors_of((args, kwargs))
-            held = {address(tensor) for tensor in given} - {NOWHERE}
-            any_, direct = _joined(self._flow.get(place, (0, 0)) for place in held)
-            own = 0
-            before = [tensor.clone() for tensor in given[:1]] if _writes(func) else given
-            result = func(*args, **kwargs)
-            op, results = name_of(func), tensors_of(result)
-            if computes(func, op, results, bool(given), any(address(tensor) in held for tensor in results)):
-                site = self._where.path, line_of_call(), op
-                own = 1 << len(self._found)
-                self._found.append((CallSite(*site, self._numbers[site]), len(self.ops)))
-                self._numbers[site] += 1
-                if _is_one_of(results, before):
-                    self.idle.add(self._found[-1][0])
-            computed = {id(tensor) for tensor in disturbable(results)} if own else ()
-            for tensor in results:
-                place = address(tensor)
-                if place == NOWHERE:
-                    continue
-                # memory that is new may be that of a tensor which is gone
-                there = self._flow.get(place, (0, 0)) if place in held else (0, 0)
-                bit = own if id(tensor) in computed else 0
-                continues = tensor.is_floating_point() or tensor.is_complex()
-                self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), there])
-            most = MOST_FLOPS * _values(given) * _values(results)
-            flops = _flops(func, args, kwargs, result) if most > FEW else 0
-            fits = isinstance(result, torch.Tensor) and result.nbytes <= self._room
-            if flops >= COSTLY and fits and not func._schema.is_mutable:
-                self.products[len(self.ops)] = result.clone()  # others may write to the result itself
-                self._room -= result.nbytes
-            self.ops.append(op)
-            self.flops += flops
-            self.values += _values(results)
-            return result
+        tensors = tensors_of((args, kwargs))
+        held = {address(tensor) for tensor in tensors} - {NOWHERE}
+        any_, direct = _joined(self._flow.get(place, (0, 0)) for place in held)
+        own = 0
+        before = [tensor.clone() for tensor in tensors[:1]] if _writes(func) else tensors
+        result = func(*args, **kwargs)
+        op, results = name_of(func), tensors_of(result)
+        if computes(func, op, results, bool(tensors), any(address(tensor) in held for tensor in results)):
+            site = self._where.path, line_of_call(), op
+            own = 1 << len(self._counting)
+            self._counting.append((CallSite(*site, self._numbers[site]), len(self.ops)))
+            self._numbers[site] += 1
+            if _is_one_of(results, before):
+                self.idle.add(self._counting[-1][0])
+        computed = {id(tensor) for tensor in disturbable(results)} if own else ()
+        for tensor in results:
+            place = address(tensor)
+            if place == NOWHERE:
+                continue
+            # memory that is new may be that of a tensor which is gone
+            there = self._flow.get(place, (0, 0)) if place in held else (0, 0)
+            bit = own if id(tensor) in computed else 0
+            continues = tensor.is_floating_point() or tensor.is_complex()
+            self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), there])
+        most = MOST_FLOPS * _values(tensors) * _values(results)
+        flops = _flops(func, args, kwargs, result) if most > FEW else 0
+        fits = isinstance(result, torch.Tensor) and result.nbytes <= self._room
+        if flops >= COSTLY and fits and not func._schema.is_mutable:
+            self.products[len(self.ops)] = result.clone()  # others may write to the result itself
+            self._room -= result.nbytes
+        self.ops.append(op)
+        self.flops += flops
+        self.values += _values(results)
+        return result
 
-        def counted(self) -> tuple[dict[CallSite, int], set[CallSite]]:
-            """The calls that an output depends on, and those of them that only decide."""
-            returned = {address(tensor) for tensor in self._where.returned}
-            any_, direct = _joined(self._flow.get(place, (0, 0)) for place in returned)
-            found = {site: index for bit, (site, index) in enumerate(self._found) if any_ >> bit & 1}
-            return found, {site for bit, (site, _) in enumerate(self._found) if (any_ & ~direct) >> bit & 1}
-
-    return Records
+    def counted(self) -> tuple[dict[CallSite, int], set[CallSite]]:
+        """Return the calls that an output depends on, and those of them that only decide."""
+        returned = {address(tensor) for tensor in self._where.returned}
+        any_, direct = _joined(self._flow.get(place, (0, 0)) for place in returned)
+        sites = {site: index for bit, (site, index) in enumerate(self._counting) if any_ >> bit & 1}
+        return sites, {site for bit, (site, _) in enumerate(self._counting) if (any_ & ~direct) >> bit & 1}
 
 
-def _values(tensors: Iterable[Any]) -> int:
+def _values(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() for tensor in tensors)
 
 
-def _flops(func: Any, args: Any, kwargs: Any, result: Any) -> int:
-    """The floating-point operations of a matrix product, convolution or attention; 0 of other calls."""
+def _flops(func: Operator, args: Arguments, kwargs: Keywords, result: object) -> int:
+    """Return the floating-point operations of a matrix product, convolution or attention; 0 of other calls."""
     from torch.utils.flop_counter import flop_registry
 
     formula = flop_registry.get(getattr(func, "_overloadpacket", None))
@@ -307,7 +304,7 @@ def _joined(flows: Iterable[Flow]) -> Flow:
 NOWHERE = 0
 
 
-def address(tensor: Any) -> int:
+def address(tensor: Tensor) -> int:
     """Return the address of a tensor's memory; ``NOWHERE`` for one without any, such as an empty or sparse one."""
     try:
         return int(tensor.untyped_storage().data_ptr())
@@ -316,7 +313,7 @@ def address(tensor: Any) -> int:
 
 
 def line_of_call() -> str | None:
-    """File and line of the innermost frame that is neither PyTorch's nor this package's."""
+    """Return file and line of the innermost frame that is neither PyTorch's nor this package's."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         shown = _shown(frame.f_code.co_filename)
@@ -328,7 +325,7 @@ def line_of_call() -> str | None:
 
 @cache
 def _shown(file: str) -> str | None:
-    """A file as it is shown, an installed one from its package on; None for those of PyTorch and of this package."""
+    """Return a file as it is shown, an installed one from its package on; None for PyTorch's and this package's."""
     import torch
 
     path = Path(file)

@@ -13,21 +13,25 @@ another way, as by ``numpy`` or ``tolist``, there is no tape.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.models.coverage.operator_calls import CallsOfRun, name_of, returned_by, tensors_of
-from conformance.models.reference.dispatch import operator_mode
+from conformance.models.reference.dispatch import Arguments, FunctionCalls, Keywords, Operator, OperatorCalls
 from conformance.process.arrays import Array, same
 from conformance.process.errors import attempt, or_else
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 
 class OffTape(Exception):
     """A call raised, or gave another shape or number than in the recorded run. ``products`` are the results of the
     costly calls before it, which the module would make too."""
 
-    def __init__(self, products: dict[int, Any] | None = None) -> None:
+    def __init__(self, products: dict[int, Tensor] | None = None) -> None:
         super().__init__()
         self.products = products or {}
 
@@ -47,29 +51,29 @@ class _Place:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
-    dtype: Any
+    dtype: torch.dtype
 
 
 @dataclass
 class _ResumedCall:
     """One call. Views are none: they compute nothing, and what reads one says where it lies."""
 
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    func: Operator
+    args: Arguments
+    kwargs: Keywords
     """Arguments, with a ``_Place`` for each tensor."""
     writes: tuple[int, ...]
     """The memory of arguments that it writes to."""
     makes: tuple[int | None, ...]
     """The memory of each result; None where that was there before."""
-    shapes: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...], ...]
     numbers: str
     """What it gave besides tensors."""
     frees: tuple[int, ...] = ()
     """The memory that no later call needs."""
 
 
-Memory = dict[int, Any]
+Memory = dict[int, "Tensor"]
 """The tensor that each memory was first met in, or a copy of it, by number."""
 
 
@@ -85,13 +89,13 @@ class Tape:
         _set_frees(steps, outputs)
         self._position, self._memory, self._own = 0, dict(given), set[int]()
 
-    def after(self, index: int, change: Callable[[list[Any]], None]) -> list[Array]:
+    def after(self, index: int, change: Callable[[list[Tensor]], None]) -> list[Array]:
         """The outputs where ``change`` has changed, in place, what the call with this index gave. Raises OffTape."""
         import torch
 
         with torch.no_grad():
             self._wind(index)
-            memory, own, products = dict(self._memory), set[int](), dict[int, Any]()
+            memory, own, products = dict(self._memory), set[int](), dict[int, "Tensor"]()
             for number in range(index, len(self._steps)):
                 step = self._steps[number]
                 if step is not None:
@@ -120,7 +124,7 @@ class Tape:
                 self._play(step, self._memory, self._own)
         self._position = index
 
-    def _play(self, step: _ResumedCall, memory: Memory, own: set[int]) -> list[Any]:
+    def _play(self, step: _ResumedCall, memory: Memory, own: set[int]) -> list[Tensor]:
         """Make a call; the tensors that it gave. ``own`` is the memory that may be written to."""
         for storage in step.writes:
             if storage not in own:
@@ -158,7 +162,7 @@ def _storages(step: _ResumedCall) -> Iterator[int]:
     yield from (storage for storage in step.makes if storage is not None)
 
 
-def _places(value: Any) -> Iterator[_Place]:
+def _places(value: object) -> Iterator[_Place]:
     if isinstance(value, _Place):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -178,7 +182,7 @@ def _filled(value: Any, memory: Memory) -> Any:
     return value
 
 
-def _view(held: Any, place: _Place) -> Any:
+def _view(held: Tensor, place: _Place) -> Tensor:
     import torch
 
     if place.dtype == held.dtype:
@@ -186,7 +190,7 @@ def _view(held: Any, place: _Place) -> Any:
     return torch.empty(0, dtype=place.dtype).set_(held.untyped_storage(), place.offset, place.shape, place.stride)
 
 
-def _copy(tensor: Any) -> Any:
+def _copy(tensor: Tensor) -> Tensor:
     """The tensor on a copy of all of its memory."""
     import torch
 
@@ -195,7 +199,7 @@ def _copy(tensor: Any) -> Any:
     return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def _numbers(result: Any) -> str:
+def _numbers(result: object) -> str:
     """Return the results of a call besides tensors, as text."""
     import torch
 
@@ -209,14 +213,14 @@ def _numbers(result: Any) -> str:
 # ---- recording -----------------------------------------------------------------------------------------------
 
 
-def taped(module: Any, call: Callable[[], list[Array]], like: CallsOfRun) -> Tape | None:
+def taped(module: nn.Module, call: Callable[[], list[Array]], like: CallsOfRun) -> Tape | None:
     """A tape of ``call``, which calls the module as in the run ``like``; None where it makes other calls, cannot be
     played, or would not give the same outputs."""
     from torch.nn.modules import module as hooks
 
-    mode, returned = _tapes()(), list[Any]()
+    mode, returned = _Tapes(), list["Tensor"]()
 
-    def leave(called: Any, inputs: Any, result: Any) -> None:
+    def leave(called: nn.Module, inputs: object, result: object) -> None:
         if called is module:
             returned[:] = returned_by(result)
             mode.looks.off = True  # what the outputs become is not up to the module
@@ -241,108 +245,112 @@ _READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "untyped_sto
 
 
 @cache
-def _tapes() -> Any:
+def _reads() -> set[Callable[..., object]]:
     import torch
-    from torch.multiprocessing.reductions import StorageWeakRef
-    from torch.overrides import TorchFunctionMode
 
-    weak: Any = StorageWeakRef  # which is not typed
-    reads = {getattr(torch.Tensor, name) for name in _READS}
+    return {getattr(torch.Tensor, name) for name in _READS}
 
-    class Looks(TorchFunctionMode):
-        """Notices what Python reads of tensors past the dispatcher."""
 
-        off = False
+class _Looks(FunctionCalls):
+    """Notices what Python reads of tensors past the dispatcher."""
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in reads and not self.off:
-                raise _Unplayable
-            return func(*args, **(kwargs or {}))
+    off = False
 
-    mode: Any = operator_mode()
+    def call(self, func: Callable[..., object], args: Arguments, kwargs: Keywords) -> object:
+        if func in _reads() and not self.off:
+            raise _Unplayable
+        return func(*args, **kwargs)
 
-    class Tapes(mode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.looks = Looks()
-            self.ops: list[str] = []
-            self.steps: list[_ResumedCall | None] = []
-            self.given: Memory = {}
-            self._known: dict[int, tuple[int, _Place, Any]] = {}
-            """By the address of a storage: its number, where the first tensor in it lies, and a weak reference, which
-            keeps the address from becoming that of another."""
 
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            off, self.looks.off = self.looks.off, True  # what an operator reads is its own business
-            try:
-                return self._record(func, args, kwargs)
-            finally:
-                self.looks.off = off
+class _Tapes(OperatorCalls):
+    """Notes the calls of a run as the steps of a tape."""
 
-        def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
-            self.ops.append(name_of(func))
-            if not isinstance(func, torch._ops.OpOverload):
-                raise _Unplayable
-            places = self._placed(args), self._placed(kwargs)
-            writes = self._written(func, args, kwargs) if func._schema.is_mutable else []
-            result = func(*args, **kwargs)
-            results = tensors_of(result)
-            makes = [self._new(tensor) for tensor in results]
-            if results and not writes and all(storage is None for storage in makes):
-                self.steps.append(None)
-            else:
-                shapes = tuple([tensor.shape for tensor in results])
-                step = _ResumedCall(func, *places, tuple(writes), tuple(makes), shapes, _numbers(result))
-                self.steps.append(step)
-            return result
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = _Looks()
+        self.ops: list[str] = []
+        self.steps: list[_ResumedCall | None] = []
+        self.given: Memory = {}
+        self._known: dict[int, tuple[int, _Place, Any]] = {}
+        """By the address of a storage: its number, where the first tensor in it lies, and a weak reference, which
+        keeps the address from becoming that of another."""
 
-        def _placed(self, value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return self.place(value)
-            if isinstance(value, (list, tuple)):
-                return type(value)(map(self._placed, value))
-            if isinstance(value, dict):
-                return {name: self._placed(part) for name, part in value.items()}
-            return value
+    def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        off, self.looks.off = self.looks.off, True  # what an operator reads is its own business
+        try:
+            return self._record(func, args, kwargs)
+        finally:
+            self.looks.off = off
 
-        def place(self, tensor: Any) -> _Place:
-            """Return the place of a tensor; memory that no call made is given to the run."""
-            if self._new(tensor) is not None:
-                self.given[len(self._known) - 1] = tensor
-            number, first, _ = self._known[tensor.untyped_storage()._cdata]
-            return self._looks(tensor, number, first)
+    def _record(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        import torch
 
-        def _looks(self, tensor: Any, number: int, first: _Place | None) -> _Place:
-            about = tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype
-            whole = first is None or about == (first.shape, first.stride, first.offset, first.dtype)
-            return _Place(number, whole, *about)
+        self.ops.append(name_of(func))
+        if not isinstance(func, torch._ops.OpOverload):
+            raise _Unplayable
+        places = self._placed(args), self._placed(kwargs)
+        writes = self._written(func, args, kwargs) if func._schema.is_mutable else []
+        result = func(*args, **kwargs)
+        results = tensors_of(result)
+        makes = [self._new(tensor) for tensor in results]
+        if results and not writes and all(storage is None for storage in makes):
+            self.steps.append(None)
+        else:
+            shapes = tuple([tensor.shape for tensor in results])
+            step = _ResumedCall(func, *places, tuple(writes), tuple(makes), shapes, _numbers(result))
+            self.steps.append(step)
+        return result
 
-        def _new(self, tensor: Any) -> int | None:
-            """The number of memory that was not met before; None of other memory."""
-            plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
-            if not plain or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-                raise _Unplayable
-            if tensor.is_conj() or tensor.is_neg():
-                raise _Unplayable
-            storage = tensor.untyped_storage()
-            if storage._cdata in self._known:
-                return None
-            number = len(self._known)
-            self._known[storage._cdata] = number, self._looks(tensor, number, None), weak(storage)
-            return number
+    def _placed(self, value: Any) -> Any:
+        import torch
 
-        def _written(self, func: Any, args: Any, kwargs: Any) -> list[int]:
-            """The memory that a call will write to; what was given is kept as it is now."""
-            written = []
-            for position, argument in enumerate(func._schema.arguments):
-                if argument.alias_info is None or not argument.alias_info.is_write:
-                    continue
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
-                for tensor in tensors_of(value):
-                    number = self._known[tensor.untyped_storage()._cdata][0]
-                    written.append(number)
-                    if number in self.given:
-                        self.given[number] = _copy(self.given[number])
-            return written
+        if isinstance(value, torch.Tensor):
+            return self.place(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._placed, value))
+        if isinstance(value, dict):
+            return {name: self._placed(part) for name, part in value.items()}
+        return value
 
-    return Tapes
+    def place(self, tensor: Tensor) -> _Place:
+        """Return the place of a tensor; memory that no call made is given to the run."""
+        if self._new(tensor) is not None:
+            self.given[len(self._known) - 1] = tensor
+        number, first, _ = self._known[tensor.untyped_storage()._cdata]
+        return self._looks(tensor, number, first)
+
+    def _looks(self, tensor: Tensor, number: int, first: _Place | None) -> _Place:
+        place = _Place(number, True, tensor.shape, tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
+        return place if first is None or place == first else replace(place, whole=False)
+
+    def _new(self, tensor: Tensor) -> int | None:
+        """Return the number of memory that was not met before; None of other memory."""
+        import torch
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        weak: Any = StorageWeakRef  # which is not typed
+        plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+        if not plain or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise _Unplayable
+        if tensor.is_conj() or tensor.is_neg():
+            raise _Unplayable
+        storage = tensor.untyped_storage()
+        if storage._cdata in self._known:
+            return None
+        number = len(self._known)
+        self._known[storage._cdata] = number, self._looks(tensor, number, None), weak(storage)
+        return number
+
+    def _written(self, func: Operator, args: Arguments, kwargs: Keywords) -> list[int]:
+        """Return the memory that a call will write to; what was given is kept as it is now."""
+        written = []
+        for position, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            for tensor in tensors_of(value):
+                number = self._known[tensor.untyped_storage()._cdata][0]
+                written.append(number)
+                if number in self.given:
+                    self.given[number] = _copy(self.given[number])
+        return written

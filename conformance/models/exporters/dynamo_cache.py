@@ -44,7 +44,12 @@ import os
 import threading
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnx_ir.schemas import OpSignature
+    from onnxscript.function_libs.torch_lib.registration import Registry
+    from torch._ops import OperatorBase
 
 OFF_SWITCH = "CONFORMANCE_DYNAMO_CACHE"
 TORCH_VERSION = "2.15"
@@ -130,7 +135,7 @@ def _replacements() -> list[Replacement]:
     ]
 
 
-def _check_parameters(function: Callable[..., Any], *expected: str) -> None:
+def _check_parameters(function: Callable[..., object], *expected: str) -> None:
     """Refuse a function that takes other parameters than the ones its replacement passes on."""
     parameters = tuple(inspect.signature(function).parameters)
     if parameters != expected:
@@ -139,14 +144,14 @@ def _check_parameters(function: Callable[..., Any], *expected: str) -> None:
 
 def _remember_torchlib(
     list_functions: Callable[[], list[Any]],
-    infer_signature: Callable[..., Any],
-    registry: Any,
-) -> tuple[Callable[[], list[Any]], Callable[..., Any]]:
+    infer_signature: Callable[..., OpSignature],
+    registry: Registry,
+) -> tuple[Callable[[], list[Any]], Callable[..., OpSignature]]:
     """Return both functions with a memory, valid while torchlib's `registry` stays as it is."""
     registered: list[tuple[object, ...]] = []
     listed: list[Any] = []
     # By the function's id, since not every callable can be hashed; `listed` keeps the ids valid.
-    signatures: dict[int, dict[tuple[object, ...], Any]] = {}
+    signatures: dict[int, dict[tuple[object, ...], OpSignature]] = {}
 
     def snapshot() -> list[tuple[object, ...]]:
         return [(name, *entry.overloads, None, *entry.complex) for name, entry in registry.items()]
@@ -160,13 +165,13 @@ def _remember_torchlib(
         return list(listed)
 
     def op_signature_from_function(
-        func: Callable[..., Any],
+        func: Callable[..., object],
         domain: str,
         name: str | None = None,
         overload: str = "",
         *,
         since_version: int = 1,
-    ) -> Any:
+    ) -> OpSignature:
         known = signatures.get(id(func))
         arguments = (domain, name, overload, since_version)
         if known is not None and arguments in known:
@@ -182,8 +187,8 @@ def _remember_torchlib(
 
 
 def _materialize_once(
-    materialize: Callable[[], None], collect: Callable[[], set[Any]]
-) -> tuple[Callable[[], None], Callable[[], set[Any]]]:
+    materialize: Callable[[], None], collect: Callable[[], set[OperatorBase]]
+) -> tuple[Callable[[], None], Callable[[], set[OperatorBase]]]:
     """Return both functions such that one collection materializes once, at its start."""
     collecting = threading.local()
 
@@ -191,7 +196,7 @@ def _materialize_once(
         if not getattr(collecting, "now", False):
             materialize()
 
-    def _collect_all_valid_cia_ops() -> set[Any]:
+    def _collect_all_valid_cia_ops() -> set[OperatorBase]:
         materialize()
         collecting.now = True
         try:

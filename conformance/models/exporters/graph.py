@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.case.files.declaration import Case
 from conformance.case.files.dims import Sizes
@@ -19,7 +19,7 @@ from conformance.process.errors import Details, Stopped, attempt, did_you_mean, 
 from conformance.runtimes.onnxgraph.reads import copy_of, dims_of, nodes, operator_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 
 Axis = int | str | None
 
@@ -51,7 +51,7 @@ class Facts:
     """[error, text] where nothing refuses the model but that shape inference infers another size than it declares.
     Inference has the size of some outputs wrong (``ceil_mode``), so that it is for runtimes to say."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -135,7 +135,7 @@ def _check(data: Serialized, *, full: bool) -> None:
         onnx.checker.check_model(data.write(Path(folder)), full_check=full)
 
 
-def _tensor_type(value: Any) -> Any:
+def _tensor_type(value: ValueInfoProto) -> TypeProto.Tensor:
     """The type of an input or output that is a tensor, or of the tensors in one that is a sequence or optional."""
     kind = value.type
     while (holder := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
@@ -143,7 +143,7 @@ def _tensor_type(value: Any) -> Any:
     return kind.tensor_type
 
 
-def _dims(value: Any) -> list[Axis] | None:
+def _dims(value: ValueInfoProto) -> list[Axis] | None:
     return dims_of(_tensor_type(value))
 
 
@@ -161,7 +161,7 @@ def structure(model: ModelProto, *, floats: int = 64) -> str:
     def rename(name: str) -> str:
         return names.setdefault(name, f"v{len(names)}") if name else ""
 
-    def constant(tensor: Any) -> bytes:
+    def constant(tensor: TensorProto) -> bytes:
         array = numpy_helper.to_array(tensor)
         head = f"{array.dtype}{array.shape}".encode()
         most = floats if array.dtype.kind not in "biu" else 64

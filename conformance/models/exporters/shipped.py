@@ -5,9 +5,9 @@ They are matched by name, and what is left by dtype and shape where these fit on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.process.errors import Stopped
 from conformance.runtimes.onnxgraph.reads import dims_of, graphs
@@ -138,7 +138,7 @@ def _side(value: ValueInfoProto) -> Side:
     return Side(value.name, dtype, None if dims is None else tuple(dims))
 
 
-def _replace(values: Any, by: Sequence[ValueInfoProto]) -> None:
+def _replace(values: MutableSequence[ValueInfoProto], by: Sequence[ValueInfoProto]) -> None:
     copies = [type(value).FromString(value.SerializeToString()) for value in by]
     del values[:]
     values.extend(copies)

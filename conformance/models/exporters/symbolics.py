@@ -127,7 +127,7 @@ def snapshot() -> Snapshot:
 
 
 def changed_since(before: Snapshot) -> list[str]:
-    """Names of the operators whose registered symbolics, at any opset, are not those of `before`.
+    """Return the names of the operators whose registered symbolics, at any opset, are not those of `before`.
 
     An entry that exists but is empty differs from none: it changes how an export fails.
     """
@@ -171,7 +171,7 @@ def _unknown_layout(version: str) -> RuntimeError:
     )
 
 
-def _copied(groups: dict[str, Any]) -> Snapshot:
+def _copied(groups: Snapshot) -> Snapshot:
     """The registry's content with tables of its own; the symbolic functions are shared."""
     copies = {}
     for name, group in groups.items():
@@ -207,7 +207,7 @@ def _watched(name: str, symbolic: Symbolic, usage: Usage) -> Symbolic:
     consumed = usage.consumed.setdefault(name, {})
 
     @functools.wraps(symbolic)  # also copies what parse_args and its like set on the function
-    def watched(g: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched(g: object, *args: object, **kwargs: object) -> object:
         usage.calls[name] += 1
         result = call(f"the symbolic of {name}", symbolic, g, *args, **kwargs)
         names = _tensor_names(name, symbolic, len(args))
@@ -245,7 +245,7 @@ def _tensor_names(operator: str, symbolic: Symbolic, count: int) -> Sequence[str
     return [*named, *map(str, range(len(named), count))][:count]
 
 
-def _consumption(names: Sequence[str | None], args: Sequence[Any], result: Any) -> dict[str, bool]:
+def _consumption(names: Sequence[str | None], args: Sequence[object], result: object) -> dict[str, bool]:
     """For each tensor among `args`, by name, whether `result` is computed from it.
 
     Left out are None and constants, whose value a symbolic may have read in Python; a tensor of
@@ -266,12 +266,12 @@ def _consumption(names: Sequence[str | None], args: Sequence[Any], result: Any) 
     }
 
 
-def _members(value: Any, suffix: str = "") -> Iterator[tuple[str, Value]]:
+def _members(value: object, suffix: str = "") -> Iterator[tuple[str, Value]]:
     """The values inside a list or tuple with their index, or else the value itself."""
     import torch
 
     if isinstance(value, list | tuple):
-        members: list[Any] = list(value)
+        members: list[object] = list(value)
     elif not isinstance(value, torch._C.Value):
         return
     elif value.node().kind() in ("prim::ListConstruct", "prim::TupleConstruct"):
@@ -283,7 +283,7 @@ def _members(value: Any, suffix: str = "") -> Iterator[tuple[str, Value]]:
         yield from _members(member, f"{suffix}[{index}]")
 
 
-def _ancestors(result: Any, boundary: set[str]) -> set[str]:
+def _ancestors(result: object, boundary: set[str]) -> set[str]:
     """Names of all that `result` is computed from, not looking behind the values of `boundary`.
 
     Looking behind would find inputs of inputs: a size computed from x does not make x used.

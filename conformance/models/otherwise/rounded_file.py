@@ -6,7 +6,7 @@ no PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,12 @@ from conformance.models.otherwise.rounding import (
     signs_by_byte,
 )
 from conformance.process.arrays import Array
-from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class, unround_attributes
+from conformance.runtimes.onnxreference import Compute, Outputs, ReferenceSession, evaluator_class, unround_attributes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
 
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum")
 _TRANSFORMS = ("DFT", "STFT")
@@ -62,7 +64,7 @@ class RoundedSession(ReferenceSession):
         finally:
             self._units, self._evaluator.rt_inits_ = None, weights
 
-    def _evaluator_of(self, model: ModelProto) -> Any:
+    def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
         session = self
         base: Any = evaluator_class()
 
@@ -75,8 +77,8 @@ class RoundedSession(ReferenceSession):
 
         return RoundedOperator(model)
 
-    def _rounding(self, node: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*inputs: Any, **more: Any) -> Any:
+    def _rounding(self, node: OpRun, compute: Compute) -> Compute:
+        def run(*inputs: Any, **more: Any) -> Outputs:
             units = self._units
             if units is not None and node.op_type in _OF_STEPS:
                 inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
@@ -91,7 +93,7 @@ class RoundedSession(ReferenceSession):
         return run
 
 
-def _size_of_terms(node: Any, compute: Callable[..., Any], inputs: Any, outputs: Any) -> Array | None:
+def _size_of_terms(node: OpRun, compute: Compute, inputs: Outputs, outputs: Outputs) -> Array | None:
     """Return for each value of the first output what its terms add up to without their signs, in as many units as it
     may be off; None of an operator whose result is off by its own last place alone."""
     kind, sizes = node.op_type, [np.abs(one) if _is_plain(one) else one for one in inputs]
@@ -108,7 +110,7 @@ def _size_of_terms(node: Any, compute: Callable[..., Any], inputs: Any, outputs:
     return None
 
 
-def _size_of_steps(compute: Callable[..., Any], inputs: Any, output: Array) -> Array:
+def _size_of_steps(compute: Compute, inputs: Outputs, output: Array) -> Array:
     """Return how far values between others move where the place that each is taken at is off by units of its own: by
     the step between neighbours, as often as the place is larger than one."""
     values, size = inputs[0], np.zeros_like(output)
@@ -121,7 +123,7 @@ def _size_of_steps(compute: Callable[..., Any], inputs: Any, output: Array) -> A
     return size
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
@@ -161,7 +163,7 @@ class ArrayUnits:
             error = self._drawn(value) * size * 2.0**-self._bits
             return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
 
-    def nudged(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+    def nudged(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
         floats = {name: value for name, value in weights.items() if _is_plain(value)}
         if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeGuard
 
-from conformance.models.otherwise.rounding import OF_SUMS, SUMS, Rounding, Units, one_by_one
-from conformance.models.reference.dispatch import operator_mode
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from conformance.models.otherwise.rounding import MATRICES, OF_SUMS, SUMS, Rounding, Units, one_by_one
+from conformance.models.reference.dispatch import Arguments, Function, Keywords, Operator, OperatorCalls
 from conformance.process.errors import attempt
 
 TRANSFORMS = ("aten._fft_r2c", "aten._fft_c2r", "aten._fft_c2c")
@@ -20,12 +23,6 @@ ANGLES = 1.0
 """How far a transform whose length is no power of two is off for each of its terms, in units of the sum of their
 sizes. A runtime may go by the formula then, since halving ends at a length that is odd: the angle 2 pi j k / n
 grows to 2 pi n, of which float32 is off by up to pi n units, of either sign."""
-
-MATRICES = re.compile(
-    r"aten\.(_?linalg_(det|slogdet|inv|solve|lu|cholesky|qr|svd|eig|lstsq|ldl|pinv)|cholesky|triangular_solve)"
-)
-"""Operators that factor a matrix. What they give is right for a matrix that is off by a unit of its norm, and no
-algorithm comes closer (Higham, chapters 9 and 10): a singular one may have any small determinant."""
 
 FUSED = (
     "gelu", "native_group_norm", "native_layer_norm", "native_batch_norm", "_native_batch_norm_legit",
@@ -37,7 +34,7 @@ may be all that is left of their result: the mean, where equal values are normal
 GELU. Their sums may be long."""
 
 
-def _variance(value: Any, dims: Any, correction: float = 1, **_: Any) -> Any:
+def _variance(value: Tensor, dims: tuple[int, ...], correction: int = 1, **_: object) -> Tensor:
     """Return what ``prims.var`` computes, by two sums."""
     count = math.prod(value.shape[dim] for dim in dims)
     off = value - value.mean(dims, keepdim=True)
@@ -45,35 +42,26 @@ def _variance(value: Any, dims: Any, correction: float = 1, **_: Any) -> Any:
 
 
 def _var_mean(
-    value: Any, dims: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[Any, Any]:
+    value: Tensor, dims: tuple[int, ...] | None = None, unbiased: bool = True, keepdim: bool = False, *,
+    correction: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return what ``aten.var_mean`` computes."""
-    import torch
-
     var = _decompositions()[torch.ops.aten.var.correction]
     variance = var(value, dims, correction=unbiased if correction is None else correction, keepdim=keepdim)
     total = value.sum(dims, keepdim=keepdim)
     return variance, total / (value.numel() // max(total.numel(), 1))
 
 
-_OWN_PARTS: Mapping[str, Any] = {
+_OWN_PARTS: Mapping[str, Function] = {
     "prims.var.default": _variance, "aten.var_mean.correction": _var_mean, "aten.var_mean.dim": _var_mean,
 }  # fmt: skip
 """Decompositions of norms come to these, of which PyTorch has no parts, or parts that import its compiler."""
 
 
-def rounds(rounding: Rounding) -> Any:
-    """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
-    code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
-    return _mode()(rounding)
-
-
 @cache
-def _decompositions() -> Mapping[Any, Any]:
+def _decompositions() -> Mapping[Any, Function]:
     """Return PyTorch's decompositions of the operators of ``FUSED``; a version without these tables leaves them
     whole."""
-    import torch
-
     try:
         from torch._decomp import get_decompositions
     except ImportError:
@@ -82,110 +70,102 @@ def _decompositions() -> Mapping[Any, Any]:
     return dict(get_decompositions([packet for packet in packets if packet is not None]))
 
 
-def _kernel(func: Any) -> Any:
+def _kernel(func: Operator) -> Function:
     """Return what computes an operator. One of ``prims`` is called by its function of ``aten``: PyTorch wraps its own
     kernel so that torch.compile leaves it alone, and imports its compiler for that at the first call, for seconds."""
     return getattr(func, "impl_aten", func)
 
 
-@cache
-def _mode() -> Any:
-    import torch
-    from torch.utils._pytree import tree_leaves, tree_map_only
+class Rounded(OperatorCalls):
+    """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
+    code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
 
-    mode: Any = operator_mode()
+    def __init__(self, rounding: Rounding) -> None:
+        super().__init__()
+        self._units = Units(rounding)
+        self._sums, self._count = rounding.sums, 0
 
-    class Rounds(mode):
-        def __init__(self, rounding: Rounding) -> None:
-            super().__init__()
-            self._units = Units(rounding)
-            self._sums, self._count = rounding.sums, 0
+    def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        args = self._constants(func, args)
+        name = str(func).rpartition(".")[0]
+        if MATRICES.match(name):
+            args = tuple(self._perturbed(arg) for arg in args)
+        result = self._run(func, args, kwargs)
+        if func.is_view:
+            return result
+        if name in SUMS and self._is_plain(result) and result.numel():
+            sizes = tree_map_only(torch.Tensor, torch.abs, (args, kwargs))
+            magnitude = _kernel(func)(*sizes[0], **sizes[1])
+            result = self._units.summed(result, magnitude, self._one_by_one(name, args, result, magnitude))
+        if name in TRANSFORMS:
+            return self._transformed(name, args, result)
+        if func._schema.is_mutable:  # what is written to stays the same tensor
+            tree_map_only(torch.Tensor, self._write, result)
+            return result
+        return tree_map_only(torch.Tensor, self._rounded, result)
 
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-            args = self._constants(func, args)
-            name = str(func).rpartition(".")[0]
-            if MATRICES.match(name):
-                args = tuple(self._perturbed(arg) for arg in args)
-            result = self._run(func, args, kwargs)
-            if func.is_view:
+    def _one_by_one(self, name: str, args: Arguments, result: Tensor, magnitude: Tensor) -> Tensor | float:
+        self._count += 1
+        call = self._count, name, result.shape
+        if call not in self._sums:
+            self._sums[call] = one_by_one(name, args, result, magnitude)
+        return self._sums[call]
+
+    def _transformed(self, name: str, args: Arguments, result: Any) -> object:
+        """A transform off as its sums are; real and imaginary parts each by themselves."""
+        value, dims, norm = args[:3]
+        parts = torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
+        if not self._is_plain(parts):
+            return result
+        signal = result if name == "aten._fft_c2r" else value
+        count = math.prod(signal.shape[dim] for dim in dims)
+        size = value.abs().sum(dims, keepdim=True) * {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[norm]
+        size = (size * (1 + (name == "aten._fft_c2r"))).expand(result.shape)  # of which half is not given
+        if count & (count - 1):
+            size = size * (ANGLES * count / OF_SUMS)
+        moved = self._units.summed(parts, size.unsqueeze(-1).expand(parts.shape) if result.is_complex() else size)
+        return torch.view_as_complex(moved.contiguous()) if result.is_complex() else moved
+
+    def _run(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        parts = None if func._schema.is_mutable else _decompositions().get(func)
+        if str(func) in _OWN_PARTS:
+            parts = _OWN_PARTS[str(func)]
+        elif parts is not None and all(
+            self._is_plain(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
+        ):
+            parts = inspect.unwrap(parts)  # without what promotes types, which imports PyTorch's compiler
+        if parts is not None:
+            with self:
+                result = attempt(partial(parts, *args, **kwargs))
+            if not isinstance(result, Exception):  # some decompositions refuse arguments that the operator takes
                 return result
-            if name in SUMS and self._is_plain(result) and result.numel():
-                sizes = tree_map_only(torch.Tensor, torch.abs, (args, kwargs))
-                magnitude = _kernel(func)(*sizes[0], **sizes[1])
-                result = self._units.summed(result, magnitude, self._one_by_one(name, args, result, magnitude))
-            if name in TRANSFORMS:
-                return self._transformed(name, args, result)
-            if func._schema.is_mutable:  # what is written to stays the same tensor
-                tree_map_only(torch.Tensor, self._write, result)
-                return result
-            return tree_map_only(torch.Tensor, self._rounded, result)
+        return _kernel(func)(*args, **kwargs)
 
-        def _one_by_one(self, name: str, args: Any, result: Any, magnitude: Any) -> Any:
-            self._count += 1
-            call = self._count, name, result.shape
-            if call not in self._sums:
-                self._sums[call] = one_by_one(name, args, result, magnitude)
-            return self._sums[call]
+    def _constants(self, func: Operator, args: Arguments) -> Arguments:
+        """The arguments with numbers that are computed with rounded; others may say how many values there are."""
+        if torch.Tag.pointwise in func.tags:
+            return tuple(map(self._constant, args))
+        declared = zip(func._schema.arguments, args, strict=False)
+        return tuple(self._constant(arg) if isinstance(of.type, torch.TensorType) else arg for of, arg in declared)
 
-        def _transformed(self, name: str, args: Any, result: Any) -> Any:
-            """A transform off as its sums are; real and imaginary parts each by themselves."""
-            value, dims, norm = args[:3]
-            parts = torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
-            if not self._is_plain(parts):
-                return result
-            signal = result if name == "aten._fft_c2r" else value
-            count = math.prod(signal.shape[dim] for dim in dims)
-            size = value.abs().sum(dims, keepdim=True) * {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[norm]
-            size = (size * (1 + (name == "aten._fft_c2r"))).expand(result.shape)  # of which half is not given
-            if count & (count - 1):
-                size = size * (ANGLES * count / OF_SUMS)
-            moved = self._units.summed(parts, size.unsqueeze(-1).expand(parts.shape) if result.is_complex() else size)
-            return torch.view_as_complex(moved.contiguous()) if result.is_complex() else moved
+    def _constant(self, arg: object) -> object:
+        """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
+        is a limit that the module takes of its own dtype."""
+        if type(arg) is not float or not abs(arg) <= self._units.largest:
+            return arg
+        return float(self._units.rounded(torch.tensor(arg, dtype=torch.float64)))
 
-        def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-            parts = None if func._schema.is_mutable else _decompositions().get(func)
-            if str(func) in _OWN_PARTS:
-                parts = _OWN_PARTS[str(func)]
-            elif parts is not None and all(
-                self._is_plain(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
-            ):
-                parts = inspect.unwrap(parts)  # without what promotes types, which imports PyTorch's compiler
-            if parts is not None:
-                with self:
-                    result = attempt(partial(parts, *args, **kwargs))
-                if not isinstance(result, Exception):  # some decompositions refuse arguments that the operator takes
-                    return result
-            return _kernel(func)(*args, **kwargs)
+    def _perturbed(self, arg: object) -> object:
+        return self._units.perturbed(arg) if self._is_plain(arg) and arg.dim() > 1 and arg.numel() else arg
 
-        def _constants(self, func: Any, args: Any) -> Any:
-            """The arguments with numbers that are computed with rounded; others may say how many values there are."""
-            if torch.Tag.pointwise in func.tags:
-                return tuple(map(self._constant, args))
-            declared = zip(func._schema.arguments, args, strict=False)
-            return tuple(
-                self._constant(arg) if isinstance(of.type, torch.TensorType) else arg for of, arg in declared
-            )
+    def _is_plain(self, out: object) -> TypeGuard[Tensor]:
+        if not isinstance(out, torch.Tensor):
+            return False
+        return out.dtype == torch.float64 and out.layout == torch.strided and out.device.type == "cpu"
 
-        def _constant(self, arg: Any) -> Any:
-            """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
-            is a limit that the module takes of its own dtype."""
-            if type(arg) is not float or not abs(arg) <= self._units.largest:
-                return arg
-            return float(self._units.rounded(torch.tensor(arg, dtype=torch.float64)))
+    def _rounded(self, out: Tensor) -> Tensor:
+        return self._units.rounded(out) if self._is_plain(out) else out
 
-        def _perturbed(self, arg: Any) -> Any:
-            return self._units.perturbed(arg) if self._is_plain(arg) and arg.dim() > 1 and arg.numel() else arg
-
-        def _is_plain(self, out: Any) -> bool:
-            if not isinstance(out, torch.Tensor):
-                return False
-            return out.dtype == torch.float64 and out.layout == torch.strided and out.device.type == "cpu"
-
-        def _rounded(self, out: Any) -> Any:
-            return self._units.rounded(out) if self._is_plain(out) else out
-
-        def _write(self, out: Any) -> Any:
-            rounded = self._rounded(out)
-            return out if rounded is out else out.copy_(rounded)
-
-    return Rounds
+    def _write(self, out: Tensor) -> Tensor:
+        rounded = self._rounded(out)
+        return out if rounded is out else out.copy_(rounded)

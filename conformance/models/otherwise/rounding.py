@@ -10,12 +10,25 @@ place of a given number of bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from conformance.models.reference.dispatch import Arguments
+from conformance.process.arrays import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MATRICES = re.compile(
+    r"aten\.(_?linalg_(det|slogdet|inv|solve|lu|cholesky|qr|svd|eig|lstsq|ldl|pinv)|cholesky|triangular_solve)"
+)
+"""Operators that factor a matrix. What they give is right for a matrix that is off by a unit of its norm, and no
+algorithm comes closer (Higham, chapters 9 and 10): a singular one may have any small determinant."""
 
 OF_SUMS = 0.5
 """How far another order of the same sum is taken to be off, in units of the sum of its terms' sizes.
@@ -54,7 +67,7 @@ SUMS = {*PLAIN_SUMS, *POOLS, *PRODUCTS, "aten.convolution", "aten.mkldnn_convolu
 added up."""
 
 
-def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
+def one_by_one(name: str, args: Arguments, out: Tensor, magnitude: Tensor) -> Tensor | float:
     """Return how far each value of a sum is off in float32 where its terms are added up one after another; for pools,
     how far it may be; 0 for other operators and for short sums."""
     import torch
@@ -83,21 +96,24 @@ def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
     return error.reshape(out.shape) / (count if name == "aten.mean" else 1)
 
 
-def _products(name: str, args: Sequence[Any]) -> Any:
+def _products(name: str, args: Arguments) -> Tensor | None:
     """Return the terms of each value of a product of matrices along the last axis; None where a sum has few, or all
     together are too many."""
-    left, right = args[PRODUCTS[name] :][:2]
+    left: Tensor = args[PRODUCTS[name]]
+    right: Tensor = args[PRODUCTS[name] + 1]
     right = right.unsqueeze(0) if right.dim() == 1 else right if name == "aten.linear" else right.mT
     if left.shape[-1] < LONG or left.numel() * right.shape[-2] > MOST_TERMS:
         return None
     return left.unsqueeze(-2) * (right if left.dim() == 1 else right.unsqueeze(-3))
 
 
-def _of_convolution(args: Sequence[Any], out: Any) -> Any:
+def _of_convolution(args: Arguments, out: Tensor) -> Tensor | None:
     """Return the same of a convolution over one or two dims without groups, of shape ``[*out.shape, terms]``."""
     import torch
 
-    value, weight, _, stride, padding, dilation, transposed, _, groups = args[:9]
+    value: Tensor = args[0]
+    weight: Tensor = args[1]
+    stride, padding, dilation, transposed, _, groups = args[3:9]
     count, spatial = weight[0].numel(), weight.dim() - 2
     if transposed or groups > 1 or spatial not in (1, 2) or count < LONG or out.numel() * count > MOST_TERMS:
         return None
@@ -114,7 +130,7 @@ for a while, up or down by what is in their last bits: 262,144 equal ones are of
 runtime's terms have other last bits, so that its sum may drift where the one that is tried does not."""
 
 
-def _off_one_by_one(terms: Any, *, partial: bool = False) -> np.ndarray[Any, Any]:
+def _off_one_by_one(terms: Tensor, *, partial: bool = False) -> Array:
     """Return how far a sum of terms along the last axis is off where they are added up one by one: the most that it,
     or a sum of the first of them, is; with ``partial`` so for each of these sums. 0 for sums that are exact."""
     values = terms.detach().numpy()
@@ -123,7 +139,7 @@ def _off_one_by_one(terms: Any, *, partial: bool = False) -> np.ndarray[Any, Any
     return np.nan_to_num(most, nan=0.0, posinf=0.0)
 
 
-def _drift(values: np.ndarray[Any, Any], partial: bool) -> np.ndarray[Any, Any]:
+def _drift(values: Array, partial: bool) -> Array:
     with np.errstate(all="ignore"):
         sums = np.add.accumulate(values, -1, dtype=np.float64)
         sums -= np.add.accumulate(values, -1, dtype=np.float32)
@@ -164,7 +180,9 @@ class Rounding:
     merged: bool = False
     """Whether results are rounded to a grid of ``MERGED`` fewer bits, or with ``mirrored`` to one that lies between
     its numbers, and moved no further: those that are nearly equal are equal in one of the two."""
-    sums: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    sums: dict[tuple[int, str, tuple[int, ...]], Tensor | float] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     """The errors of sums that are added up one by one, by the place of the call in the run. Another rounding of the
     same inputs takes it from here: the terms differ in their last bits, and adding them up takes as long as all else.
     """
@@ -177,7 +195,7 @@ MERGED = 2
 """By how many bits results are shorter that are merged, which is as far as ``MOST_UNITS`` goes."""
 
 
-def uneven(rng: np.random.Generator, signs: Any) -> Any:
+def uneven(rng: np.random.Generator, signs: Array) -> Array:
     """The signs of an array, each times a whole number of units up to ``MOST_UNITS``."""
     return signs * rng.integers(1, MOST_UNITS, size=signs.shape, endpoint=True)
 
@@ -205,7 +223,7 @@ class Units:
         self._smallest = smallest - rounding.finer
         self.largest = LARGEST[rounding.bits]
 
-    def rounded(self, value: Any) -> Any:
+    def rounded(self, value: Tensor) -> Tensor:
         """The values as multiples of the unit in their last place, off by one, and infinite beyond the format.
 
         Those that need no rounding stay, as they are exact in every computation, or were rounded when they were made
@@ -227,14 +245,14 @@ class Units:
             rounded[beyond] = torch.copysign(rounded.new_tensor(math.inf), rounded[beyond])
         return rounded
 
-    def nudged(self, value: Any) -> Any:
+    def nudged(self, value: Tensor) -> Tensor:
         """Weights, which are multiples of their unit, off by one. Whole numbers, such as positions, stay."""
         import torch
 
         unit, signs = self._unit(value), self._signs(value)
         return torch.where(torch.isfinite(value) & (torch.round(value) != value), value + signs * unit, value)
 
-    def summed(self, value: Any, magnitude: Any, one_by_one: Any = 0.0) -> Any:
+    def summed(self, value: Tensor, magnitude: Tensor, one_by_one: Tensor | float = 0.0) -> Tensor:
         """Sums off by ``OF_SUMS`` units of what their terms add up to without their signs, or by ``one_by_one``, how
         far adding them up one by one is off in float32."""
         import torch
@@ -246,7 +264,7 @@ class Units:
         error = self._signs(value) * size
         return torch.where(torch.isfinite(value) & torch.isfinite(error), value + error, value)
 
-    def perturbed(self, value: Any) -> Any:
+    def perturbed(self, value: Tensor) -> Tensor:
         """Matrices off by one unit of their largest element."""
         import torch
 
@@ -254,7 +272,7 @@ class Units:
         largest = torch.where(finite, value, 0.0).abs().amax((-2, -1), keepdim=True)
         return torch.where(finite, value + self._signs(value) * largest * 2.0**-self._bits, value)
 
-    def _unit(self, value: Any) -> Any:
+    def _unit(self, value: Tensor) -> Tensor:
         import torch
 
         # The exponents are taken out of the numbers' bits, and the units made of them, since frexp and ldexp take
@@ -265,7 +283,7 @@ class Units:
         exponents.masked_fill_(small, self._smallest + _BIAS)
         return exponents.bitwise_left_shift_(_FRACTION).view(torch.float64)
 
-    def _signs(self, value: Any) -> Any:
+    def _signs(self, value: Tensor) -> Tensor:
         import torch
 
         drawn = np.frombuffer(self._rng.bytes(value.numel()), dtype=np.uint8)
@@ -277,7 +295,7 @@ _FRACTION, _BIAS = 52, 1023
 
 
 @cache
-def signs_by_byte(mirrored: bool, uneven: bool) -> np.ndarray[Any, Any]:
+def signs_by_byte(mirrored: bool, uneven: bool) -> Array:
     """The signs, times a number of units each where they are uneven, that random bytes stand for."""
     byte = np.arange(256)
     signs = np.where(byte % 2 == 1, -1.0, 1.0) if mirrored else np.where(byte % 2 == 1, 1.0, -1.0)
@@ -288,7 +306,7 @@ MOVED_WEIGHTS = 2**24
 """How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
 
 
-def nudged(weights: Mapping[str, Any], rounding: Rounding) -> dict[str, Any]:
+def nudged(weights: Mapping[str, Tensor], rounding: Rounding) -> dict[str, Tensor]:
     """The float64 tensors among the weights, each value off by one unit in its last place; none of a large module."""
     import torch
 

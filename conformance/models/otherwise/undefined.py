@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from conformance.models.otherwise.rounded_run import MATRICES
-from conformance.models.reference.dispatch import is_float, operator_mode
+from conformance.models.otherwise.rounding import MATRICES
+from conformance.models.reference.dispatch import Arguments, Keywords, Operator, OperatorCalls, is_float
 
-Mask = Callable[[Any, Sequence[Any], Any], Any]
+if TYPE_CHECKING:
+    from typing import Self
+
+    from torch import Tensor
+
+    from conformance.process.arrays import Array
+
+TensorOrArray = TypeVar("TensorOrArray", "Tensor", "Array")
+Mask = Callable[[Operator, Arguments, "Tensor"], "Tensor | None"]
 """Gets an operator, its arguments and one tensor of its result, and marks the elements that are not defined."""
 
 
@@ -38,9 +46,9 @@ class Undefining(Protocol):
     rules: set[str]
     most_equal: int
 
-    def __enter__(self) -> Any: ...
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, *raised: Any) -> None: ...
+    def __exit__(self, *raised: object) -> None: ...
 
 
 def replace_undefined(seed: int | None) -> Undefining:
@@ -50,11 +58,10 @@ def replace_undefined(seed: int | None) -> Undefining:
     each of equal values at each of their places; of two in a row the second breaks the ties of quantizers and boxes
     the other way, and ``FILLED`` in a row have all values that there may be.
     """
-    context: Undefining = _others()(seed)
-    return context
+    return _others()(seed)
 
 
-def _no_integer(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _no_integer(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
     """Floats that an integer does not hold, made integers."""
     import torch
 
@@ -65,43 +72,45 @@ def _no_integer(func: Any, args: Sequence[Any], out: Any) -> Any:
     return ~((source > limits.min - 1.0) & (source < limits.max + 1.0)).expand(out.shape)
 
 
-def _no_quantum(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _no_quantum(func: Operator, args: Arguments, out: Tensor) -> Tensor:
     """Values that a quantizer takes for an integer of 32 bits before it holds them to its range."""
-    return ~((args[0] / _by_channel(args)).abs() < 2.0**31)
+    quotient: Tensor = args[0] / _by_channel(args)
+    return ~(quotient.abs() < 2.0**31)
 
 
-def _transformed(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _transformed(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
     """Rows that are transformed with an infinity or NaN among them: in which order zeros and infinities are
     multiplied and added decides on what each element becomes."""
-    bad = ~args[0].isfinite()
+    bad: Tensor = ~args[0].isfinite()
     dims = [dim % bad.dim() for dim in args[1]]
     return bad.any(dim=dims, keepdim=True).expand(out.shape) if bad.dim() == out.dim() else None
 
 
-def _factored(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _factored(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
     """Matrices that are factored, or solved for, with an infinity or NaN in them."""
     if args[0].dim() < 2:
         return None
-    bad = (~args[0].isfinite()).any(-1).any(-1)
+    bad: Tensor = (~args[0].isfinite()).any(-1).any(-1)
     if out.shape[: bad.dim()] != bad.shape:
         return None
     return bad.reshape(*bad.shape, *[1] * (out.dim() - bad.dim())).expand(out.shape)
 
 
-def _sampled(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _sampled(func: Operator, args: Arguments, out: Tensor) -> Tensor:
     """Samples at a place that is no number."""
-    return (~args[1].isfinite()).any(-1).unsqueeze(1).expand(out.shape)
+    bad: Tensor = (~args[1].isfinite()).any(-1)
+    return bad.unsqueeze(1).expand(out.shape)
 
 
-def _cropped(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _cropped(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
     """Regions whose corners are no numbers."""
-    bad = (~args[1].isfinite()).any(-1)
+    bad: Tensor = (~args[1].isfinite()).any(-1)
     if out.shape[:1] != bad.shape:
         return None
     return bad.reshape(-1, *[1] * (out.dim() - 1)).expand(out.shape)
 
 
-def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _multiplied(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
     """Products that go beyond the format in some orders of their factors, and end elsewhere in others."""
     import torch
 
@@ -120,7 +129,9 @@ def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
     return (in_between & ~nan).reshape(out.shape)
 
 
-def beyond_in_between(up: Any, down: Any, most: float, high: Any, low: Any, *, either_sign: bool) -> Any:
+def beyond_in_between(
+    up: TensorOrArray, down: TensorOrArray, most: float, high: TensorOrArray, low: TensorOrArray, *, either_sign: bool
+) -> TensorOrArray:
     """Return for which sums the order of their terms decides whether they go beyond the format, or are NaN.
 
     ``up`` and ``down`` are the sums of the finite terms of each sign, ``high`` and ``low`` say where an infinity of
@@ -131,7 +142,7 @@ def beyond_in_between(up: Any, down: Any, most: float, high: Any, low: Any, *, e
     return (finite & ~high & ~low) | (high & under & ~low) | (low & over & ~high)
 
 
-def _added(func: Any, args: Sequence[Any], out: Any) -> Any:
+def _added(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
     """Sums that go beyond the format in some orders of their terms, and means also where all terms have one sign:
     they may be divided before they are added."""
     import torch
@@ -179,17 +190,18 @@ _NEAR = 4 * float(np.finfo(np.float32).eps)
 """How near to a tie a quotient has to be, relative to itself, for another order of its rounding to decide."""
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: Tensor) -> bool:
     import torch
 
     return not (value.is_floating_point() or value.is_complex() or value.is_quantized or value.dtype is torch.bool)
 
 
-def _by_channel(args: Sequence[Any]) -> Any:
+def _by_channel(args: Arguments) -> Tensor | float:
     """The scale of a quantizer's arguments, as it is multiplied with the values."""
     import torch
 
-    value, scale = args[0], args[1]
+    value: Tensor = args[0]
+    scale: Tensor | float = args[1]
     if not isinstance(scale, torch.Tensor) or scale.numel() == 1:
         return scale
     axis = next((arg for arg in args[3:] if type(arg) is int), 0)
@@ -203,7 +215,7 @@ _MOVES = re.compile(
 """Operators whose results are values of their arguments, or whole numbers: nothing is rounded."""
 
 
-def _ranks(scores: Any, near: float) -> Any:
+def _ranks(scores: Tensor, near: float) -> Tensor:
     """Return the place of each value among all that are distinct, from 0; NaN comes last, as PyTorch sorts it. Values
     that are ``near``, relative to their size, are one."""
     import torch
@@ -218,9 +230,9 @@ def _ranks(scores: Any, near: float) -> Any:
 class _InRow:
     """Values as they stand in a row along a dim; those that are equal in an order of chance, always the same."""
 
-    places: Any
-    first: Any
-    end: Any
+    places: Tensor
+    first: Tensor
+    end: Tensor
     """For each place, the first one of the values that are equal there, and the one after the last."""
     dim: int
 
@@ -228,7 +240,7 @@ class _InRow:
     def most_equal(self) -> int:
         return int((self.end - self.first).max())
 
-    def turned(self, by: int) -> Any:
+    def turned(self, by: int) -> Tensor:
         """Return for each value its place, after equal ones have moved on by some places, the last one to the first:
         after as many turns as there are equal ones each has been everywhere."""
         import torch
@@ -237,7 +249,7 @@ class _InRow:
         return torch.empty_like(place).scatter(-1, self.places, place).movedim(-1, self.dim).double()
 
 
-def _in_row(ranks: Any, dim: int, rng: np.random.Generator) -> _InRow:
+def _in_row(ranks: Tensor, dim: int, rng: np.random.Generator) -> _InRow:
     import torch
 
     ranks = ranks.movedim(dim, -1).contiguous()
@@ -248,24 +260,22 @@ def _in_row(ranks: Any, dim: int, rng: np.random.Generator) -> _InRow:
 
 
 @cache
-def _others() -> Any:
+def _others() -> Callable[[int | None], Undefining]:
     import torch
     from torch.utils._pytree import tree_leaves, tree_map_only
 
-    mode: Any = operator_mode()
-
-    class Others(mode):
+    class Others(OperatorCalls):
         def __init__(self, seed: int | None) -> None:
             super().__init__()
             self.rules: set[str] = set()
             self.most_equal = 1
             self._seed = seed or 0
             self._same = np.random.default_rng(0)
-            self._rounded: dict[int, Any] = {}
+            self._rounded: dict[int, Tensor] = {}
             self._rng = None if seed is None else np.random.default_rng(seed // 2)
             self._direction = -1.0 if self._seed % 2 else 1.0
 
-        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
             name = str(func).rpartition(".")[0]
             if name == BOXES:
                 return self._kept(func, *args, **kwargs)
@@ -277,24 +287,25 @@ def _others() -> Any:
                 self._note_rounded(func, name, (args, kwargs), result)
                 return result
             if rule.name == "quantizer" and is_float(args[0]):
-                return func(self._quantized(rule, func, args), *args[1:], **kwargs)
+                return func(self._quantized(func, args), *args[1:], **kwargs)
             result = func(*args, **kwargs)
             replaced = tree_map_only(torch.Tensor, lambda out: self._replaced(rule, func, args, out), result)
             return result if func._schema.is_mutable else replaced
 
-        def _note_rounded(self, func: Any, name: str, given: Any, result: Any) -> None:
-            if func.is_view or (_MOVES.match(name) and not any(map(self._is_rounded, tree_leaves(given)))):
+        def _note_rounded(self, func: Operator, name: str, arguments: object, result: object) -> None:
+            if func.is_view or (_MOVES.match(name) and not any(map(self._is_rounded, tree_leaves(arguments)))):
                 return
             for out in filter(is_float, tree_leaves(result)):
                 if out.layout == torch.strided:
                     self._rounded[out.untyped_storage()._cdata] = out  # which keeps the number its own
 
-        def _is_rounded(self, value: Any) -> bool:
+        def _is_rounded(self, value: object) -> bool:
             """Return whether a tensor has values that were computed, which others may round otherwise."""
-            plain = is_float(value) and value.layout == torch.strided
-            return plain and value.untyped_storage()._cdata in self._rounded
+            if not is_float(value) or value.layout != torch.strided:
+                return False
+            return value.untyped_storage()._cdata in self._rounded
 
-        def _chosen(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        def _chosen(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
             """The result with the places of others among equal values, and among values that are equal up to their
             last bits, where they were computed."""
             result, values = func(*args, **kwargs), args[0]
@@ -313,7 +324,7 @@ def _others() -> Any:
                 apart = torch.where(values.isnan(), math.nan, apart)
             return result[0], func(apart, *args[1:], **kwargs)[1]
 
-        def _kept(self, func: Any, boxes: Any, scores: Any, threshold: float) -> Any:
+        def _kept(self, func: Operator, boxes: Tensor, scores: Tensor, threshold: float) -> object:
             """The boxes that stay: any of those with a NaN or an infinity among them; else those that stay with the
             corners of each in order, equal scores in another one, and another rounding of overlaps."""
             result = func(boxes, scores, threshold)
@@ -341,26 +352,26 @@ def _others() -> Any:
             # of two that overlap, either has to come first
             return func(in_corners, ranks + self._direction * 0.2 * by, threshold * (1 + step * _NEAR))
 
-        def _ranks(self, values: Any) -> Any:
+        def _ranks(self, values: Tensor) -> Tensor:
             return _ranks(values, _NEAR if self._is_rounded(values) else 0.0)
 
-        def _quantized(self, rule: Rule, func: Any, args: Any) -> Any:
+        def _quantized(self, func: Operator, args: Arguments) -> Tensor:
             """The values with others for those that are no numbers of a quantizer, and on either side of a tie that
             the rounding of their quotient decides."""
-            value, scale = args[0], _by_channel(args)
-            bad = rule.undefined(func, args, value)
+            value: Tensor = args[0]
+            scale, bad = _by_channel(args), _no_quantum(func, args, value)
             quotient = value.double() / scale
             tie = quotient.floor() + 0.5
             near = (quotient - tie).abs() <= _NEAR * quotient.abs()
             near &= (quotient.float().double() != quotient) & ~bad
-            self.rules.update([rule.name] * bool(bad.any()), ["tie"] * bool(near.any()))
+            self.rules.update(["quantizer"] * bool(bad.any()), ["tie"] * bool(near.any()))
             if self._rng is None or not bool((bad | near).any()):
                 return value
             side = torch.from_numpy(self._direction * self._rng.choice([-0.25, 0.25], size=tuple(value.shape)))
             other = torch.where(near, tie + side, (-1e6, 0.0, 1e6)[self._seed % 3]) * scale
             return torch.where(bad | near, other.to(value.dtype), value)
 
-        def _replaced(self, rule: Rule, func: Any, args: Any, out: Any) -> Any:
+        def _replaced(self, rule: Rule, func: Operator, args: Arguments, out: Tensor) -> Tensor:
             number = out.is_floating_point() or out.is_complex()
             if not (number or rule.name == "cast") or out.is_quantized:
                 return out
@@ -373,7 +384,7 @@ def _others() -> Any:
             other = torch.where(mask, self._filled(out), out)
             return out.copy_(other) if func._schema.is_mutable else other
 
-        def _filled(self, out: Any) -> Any:
+        def _filled(self, out: Tensor) -> Tensor:
             """A tensor like this one, of a value that it may as well have."""
             if not _is_integer(out):
                 value = FILLED[self._seed % len(FILLED)]

@@ -12,34 +12,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.models.otherwise.undefined import FILLED, beyond_in_between
-from conformance.runtimes.onnxreference import ReferenceSession, evaluator_class
+from conformance.process.arrays import Array
+from conformance.runtimes.onnxreference import Compute, Outputs, ReferenceSession, evaluator_class
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
 
-Marks = Iterator[tuple[int, Any]]
+Marks = Iterator[tuple[int, Array]]
 """The outputs of a node, by number, with a mask of what is not defined in each."""
-
 
 _NO_NAN = ("float4", "float6")
 """The beginnings of the names of float types that have no NaN."""
 
 
-def _no_such_number(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _no_such_number(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield where floats are given a type that does not hold them: integers, and floats without NaN."""
     if outputs[0].dtype.name.startswith(_NO_NAN) and inputs[0].dtype.kind == "f":
         yield 0, np.isnan(inputs[0].astype(np.float64))
     yield from _no_integer(node, inputs, outputs)
 
 
-def _no_integer(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _no_integer(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield where floats that an integer does not hold are made integers."""
     if inputs[0].dtype.kind == "f" and outputs[0].dtype.kind in "iu":
         limits, values = np.iinfo(outputs[0].dtype), inputs[0].astype(np.float64)
         yield 0, ~((values > limits.min - 1.0) & (values < limits.max + 1.0))
 
 
-def _no_quantum(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _no_quantum(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield where the quotient that is to be quantized is NaN; larger ones saturate."""
     if outputs[0].dtype.kind in "iu" and inputs[0].dtype.kind == "f":
         scale, axis = inputs[1], getattr(node, "axis", None)
@@ -49,13 +51,13 @@ def _no_quantum(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Mar
             yield 0, np.broadcast_to(np.isnan(inputs[0] / scale), outputs[0].shape)
 
 
-def _all_zeros(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _all_zeros(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield all results of a quantizer that makes its scale of values that are all 0."""
     if not inputs[0].any():
         yield from ((number, np.ones(output.shape, bool)) for number, output in enumerate(outputs))
 
 
-def _written_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _written_twice(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield the places to which more than one value is written."""
     if getattr(node, "reduction", None) not in (None, "none", b"none"):
         return
@@ -70,7 +72,7 @@ def _written_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> 
     yield 0, times > 1
 
 
-def _added(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
+def _added(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield sums that go beyond the format in some orders of their terms, and means also where all terms have one
     sign: they may be divided before they are added."""
     terms, out = inputs[0], outputs[0]
@@ -79,8 +81,8 @@ def _added(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
         return
     over = tuple(int(axis) for axis in np.ravel(axes)) if axes is not None and np.size(axes) else None
 
-    def add(values: Any) -> Any:
-        return values.sum(over, np.float64).reshape(out.shape)
+    def add(values: Array) -> Array:
+        return np.reshape(values.sum(over, np.float64), out.shape)
 
     finite, most = np.where(np.isfinite(terms), terms, 0), float(np.finfo(out.dtype).max)
     up, down = add(np.maximum(finite, 0)), add(np.minimum(finite, 0))
@@ -88,7 +90,7 @@ def _added(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Marks:
     yield 0, beyond_in_between(up, down, most, high, low, either_sign=node.op_type == "ReduceMean") & ~nan
 
 
-def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], compute: Callable[..., Any]) -> Marks:
+def _equal_maxima(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array], compute: Compute) -> Marks:
     """Yield the indices of windows whose largest value stands there twice: they are others where of equal values the
     last one is made the largest, and not the first one."""
     if len(outputs) > 1 and outputs[1] is not None:
@@ -100,7 +102,7 @@ def _equal_maxima(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], comp
         yield 1, compute(first)[1] != compute(last)[1]
 
 
-def _other_boxes(inputs: Sequence[Any], compute: Callable[..., Any]) -> Iterator[Any]:
+def _other_boxes(inputs: Sequence[Array], compute: Compute) -> Iterator[Outputs]:
     """Yield which boxes stay where an overlap of just the threshold counts otherwise, and where of equal scores the
     last one is the largest: ONNX says neither."""
     boxes, scores, *more = inputs
@@ -115,7 +117,7 @@ _NEAR = 4 * float(np.finfo(np.float32).eps)
 """The relative distance at which float32 may take an overlap for the threshold."""
 
 
-RULES: Mapping[str, tuple[str, Callable[..., Marks]]] = {
+RULES: Mapping[str, tuple[str, Callable[..., Iterator[Any]]]] = {
     "Cast": ("cast", _no_such_number),
     "CastLike": ("cast", _no_such_number),
     "QuantizeLinear": ("quantizer", _no_quantum),
@@ -148,13 +150,13 @@ class UndefinedInFile:
     def __exit__(self, *raised: object) -> None:
         self._session.noted = None
 
-    def replaced(self, node: Any, compute: Callable[..., Any], inputs: Any, outputs: Any) -> Any:
+    def replaced(self, node: OpRun, compute: Compute, inputs: Sequence[Array], outputs: Outputs) -> Outputs:
         """Return the outputs of a node with others for those that are not defined."""
         name, marks = RULES[node.op_type]
         if marks is _other_boxes:
-            others = [one for one in marks(inputs, compute) if not np.array_equal(one[0], outputs[0])]
+            others = [other for other in marks(inputs, compute) if not np.array_equal(other[0], outputs[0])]
             self.rules |= {name} if others else set()
-            return outputs if self._seed is None or not others else others[self._seed % len(others)]
+            return outputs if self._seed is None or not others else tuple(others[self._seed % len(others)])
         changed = list(outputs)
         more = (compute,) if marks is _equal_maxima else ()
         for number, mask in marks(node, inputs, outputs, *more):
@@ -165,11 +167,13 @@ class UndefinedInFile:
         return tuple(changed)
 
 
-def _filled(value: Any, seed: int) -> Any:
+def _filled(value: Array, seed: int) -> np.generic:
+    choices: tuple[float, ...] = FILLED
     if value.dtype.kind in "iu":
         limits = np.iinfo(value.dtype)
-        return value.dtype.type((limits.min, 0, limits.max)[seed % 3])
-    return value.dtype.type(FILLED[seed % len(FILLED)])
+        choices = limits.min, 0, limits.max
+    filled: np.generic = value.dtype.type(choices[seed % len(choices)])
+    return filled
 
 
 class OpenSession(ReferenceSession):
@@ -177,7 +181,7 @@ class OpenSession(ReferenceSession):
 
     noted: UndefinedInFile | None = None
 
-    def _evaluator_of(self, model: ModelProto) -> Any:
+    def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
         session = self
         base: Any = evaluator_class()
 
@@ -190,10 +194,10 @@ class OpenSession(ReferenceSession):
 
         return Opens(model)
 
-    def _opening(self, node: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*inputs: Any, **more: Any) -> Any:
+    def _opening(self, node: OpRun, compute: Compute) -> Compute:
+        def run(*inputs: Array, **more: Any) -> Outputs:
             outputs = compute(*inputs, **more)
-            if self.noted is None or not all(isinstance(one, np.ndarray | None) for one in inputs):
+            if self.noted is None or not all(isinstance(value, np.ndarray | None) for value in inputs):
                 return outputs
             return self.noted.replaced(node, compute, inputs, outputs)
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Feeds:
     sha: str
     """The hash of the arrays, in their order."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {key: value for key, value in asdict(self).items() if key != "batches"}
 
 
@@ -50,7 +50,7 @@ def gather(
     dims: Dims,
     traced: Sizes,
     maker: Maker,
-    resolve: Callable[[str], Any],
+    resolve: Callable[[str], Callable[..., Any]],
     purpose: str = "calibration",
 ) -> Feeds:
     """The calibration inputs of a case; ``dims`` are the model's, ``traced`` the sizes it is exported at, ``purpose``
@@ -98,7 +98,9 @@ def _draw_batches(
         yield maker(Draw(sizes, "plain", seed_of(case.name, purpose, index)))
 
 
-def _read_batches(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], Any]) -> Iterator[Inputs]:
+def _read_batches(
+    case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], Callable[..., Any]]
+) -> Iterator[Inputs]:
     assert says.data is not None
     file = case.folder / says.data
     if file.suffix in (".npy", ".npz"):
@@ -111,10 +113,10 @@ def _read_batches(case: Case, says: Calibration, dims: Dims, resolve: Callable[[
     if file.exists():
         raise _bad(f"{says.data}: give a .npy or .npz file, or file.function for a Python function")
     left = says.samples
-    for batch in _yield_batches(says.data, resolve(says.data), seed_of(case.name, "calibration")):
-        if not isinstance(batch, Mapping):
-            raise _bad(f"{says.data}: has to yield mappings from input names to arrays, not {type(batch).__name__}")
-        checked = _checked(case, dims, batch, says.data)
+    for given in _yield_batches(says.data, resolve(says.data), seed_of(case.name, "calibration")):
+        if not isinstance(given, Mapping):
+            raise _bad(f"{says.data}: has to yield mappings from input names to arrays, not {type(given).__name__}")
+        checked = _checked(case, dims, given, says.data)
         if not _length(checked):
             raise _bad(f"{says.data}: yields an empty batch")
         yield checked
@@ -123,7 +125,7 @@ def _read_batches(case: Case, says: Calibration, dims: Dims, resolve: Callable[[
             return
 
 
-def _yield_batches(name: str, function: Any, seed: int) -> Iterator[Any]:
+def _yield_batches(name: str, function: Callable[..., Iterable[object]], seed: int) -> Iterator[object]:
     """Yield what the user's function yields."""
     try:
         batches = iter(function(np.random.default_rng(seed)))
@@ -161,7 +163,7 @@ def _read(case: Case, file: Path) -> dict[str, Array]:
     return arrays
 
 
-def _checked(case: Case, dims: Dims, batch: Mapping[str, Any], source: str) -> Inputs:
+def _checked(case: Case, dims: Dims, batch: Mapping[str, object], source: str) -> Inputs:
     """A copy of the batch, whose arrays have to be of the dtypes and shapes that the case declares."""
     arrays: Inputs = {}
     sizes: dict[str, int] = {}

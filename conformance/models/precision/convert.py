@@ -112,7 +112,7 @@ def measure(given: ConversionSource, feeds: Feeds) -> Extremes:
 
 def convert(
     given: ConversionSource, feeds: Feeds, measured: Extremes | None = None
-) -> tuple[ModelProto, dict[str, Any]]:
+) -> tuple[ModelProto, dict[str, object]]:
     """The converted model, and what a record tells of it (``findings`` reads it too); ``measured`` is what
     ``measure`` gives, where that is known already.
 
@@ -122,34 +122,34 @@ def convert(
     if measured.nan is not None:  # which is in no range
         raise not_finite(measured.nan)
     if base_of(given.precision) == "int8":
-        model, told = _to_int8(given, feeds, measured)
+        model, facts = _to_int8(given, feeds, measured)
     else:
-        model, told = _to_fp16(given, measured)
+        model, facts = _to_fp16(given, measured)
     tool = f"onnxruntime {importlib.metadata.version('onnxruntime')}"
-    return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **told}
+    return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **facts}
 
 
-def _to_int8(given: ConversionSource, feeds: Feeds, measured: Extremes) -> tuple[ModelProto, dict[str, Any]]:
+def _to_int8(given: ConversionSource, feeds: Feeds, measured: Extremes) -> tuple[ModelProto, dict[str, object]]:
     says = given.settings.calibration
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = ranges(given.model, measured, feeds.batches, given.operators, says, folder)
-        model = int8.quantize(given.model, found, given.operators, given.kept, folder, given.settings.reduce_range)
+        data = ranges(given.model, measured, feeds.batches, given.operators, says, folder)
+        model = int8.quantize(given.model, data, given.operators, given.kept, folder, given.settings.reduce_range)
     return model, {
         "method": says.method,
         **({"percentile": says.percentile} if says.method == "percentile" else {}),
         **({"reduce_range": True} if given.settings.reduce_range else {}),
         "quantized": len(int8.quantized_nodes(model)),
-        "broken": [*int8_rules.broken(model), *int8_rules.unfaithful(given.model, model, found)],
+        "broken": [*int8_rules.broken(model), *int8_rules.unfaithful(given.model, model, data)],
     }
 
 
-def _to_fp16(given: ConversionSource, measured: Extremes) -> tuple[ModelProto, dict[str, Any]]:
+def _to_fp16(given: ConversionSource, measured: Extremes) -> tuple[ModelProto, dict[str, object]]:
     model = fp16.convert(given.model, given.kept)
     overflow, underflow = _beyond(given, measured)
     wrong = fp16.wrongly_rounded(given.model, model)
-    told = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
-    return model, {**told, **({"broken": wrong} if wrong else {})}
+    facts = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
+    return model, {**facts, **({"broken": wrong} if wrong else {})}
 
 
 def _check_runs(model: ModelProto, feeds: Feeds) -> None:

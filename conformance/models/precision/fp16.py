@@ -8,7 +8,7 @@ stay fp32.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.compare.close import distances
 from conformance.models.precision.ranges import quietly
@@ -18,6 +18,7 @@ from conformance.runtimes.onnxgraph.reads import OWN, graphs, inside, nodes, ops
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx_ir import DataType, Node, Value
 
 LARGEST = 65504.0
 SMALLEST_NORMAL = 2.0**-14
@@ -267,12 +268,12 @@ def _drop_repeated_casts(graph: GraphProto) -> None:
         made.update(node.output)
 
 
-def _source_of_round_trip(node: Any) -> Any:
-    """The fp32 value behind a cast to fp16 and back, or None."""
+def _source_of_round_trip(node: Node) -> Value | None:
+    """Return the fp32 value behind a cast to fp16 and back, or None."""
     import onnx_ir as ir
 
-    def casts_to(node: Any, dtype: Any) -> bool:
-        return node is not None and node.op_type == "Cast" and node.attributes["to"].as_int() == dtype
+    def casts_to(node: Node, dtype: DataType) -> bool:
+        return node.op_type == "Cast" and node.attributes["to"].as_int() == dtype
 
     before = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
     # Only casts that the converter made: a cast that the module itself makes is meant to round.

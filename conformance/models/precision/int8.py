@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.models.precision.int8_rules import WEIGHTED, channel_axis
 from conformance.models.precision.ranges import quietly
@@ -15,6 +15,7 @@ from conformance.runtimes.onnxgraph.reads import nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxruntime.quantization.calibrate import TensorsData
 
 OPERATORS = WEIGHTED
 """What is quantized where a case does not say: the operators that int8 makes faster."""
@@ -22,7 +23,7 @@ OPERATORS = WEIGHTED
 
 def quantize(
     model: ModelProto,
-    ranges: Any,
+    ranges: TensorsData,
     operators: Sequence[str],
     kept: Collection[str],
     folder: Path,

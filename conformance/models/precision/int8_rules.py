@@ -11,14 +11,17 @@ what is quantized is dequantized by the same scale, and weights and ranges are t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from conformance.runtimes.onnxgraph.reads import held, inside
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnxruntime.quantization.calibrate import TensorsData
+
+    Constants = Mapping[str, TensorProto]
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -34,13 +37,16 @@ def broken(model: ModelProto) -> list[str]:
     return list(_in_graph(model.graph, {}))
 
 
-def unfaithful(exported: ModelProto, quantized: ModelProto, ranges: Any) -> list[str]:
+def unfaithful(exported: ModelProto, quantized: ModelProto, ranges: TensorsData | None) -> list[str]:
     """Weights that are not the exported weights rounded, and activations whose scale is not that of their range.
 
     ``ranges`` are ``ranges.measure``'s. Outputs may lose too little by such a mistake for a comparison to fail: where
     one in a thousand values is all wrong, 30 dB remain.
     """
-    return [*_wrong_weights(exported.graph, quantized.graph), *_wrong_ranges(quantized.graph, ranges or {})]
+    return [
+        *_wrong_weights(exported.graph, quantized.graph),
+        *(_wrong_ranges(quantized.graph, ranges) if ranges else ()),
+    ]
 
 
 def _wrong_weights(exported: GraphProto, quantized: GraphProto) -> Iterator[str]:
@@ -73,7 +79,7 @@ def _wrong_weights(exported: GraphProto, quantized: GraphProto) -> Iterator[str]
                 yield f"{where}{wrong} of {right.size} values of the weight {old} {what}"
 
 
-def _wrong_ranges(quantized: GraphProto, ranges: Any) -> Iterator[str]:
+def _wrong_ranges(quantized: GraphProto, ranges: TensorsData) -> Iterator[str]:
     from onnx import numpy_helper
 
     constants, measured = _constants(quantized), dict(ranges.items())
@@ -87,7 +93,7 @@ def _wrong_ranges(quantized: GraphProto, ranges: Any) -> Iterator[str]:
             yield f"QuantizeLinear {node.name}: the scale is {scale:.4g}, the measured range asks for {right:.4g}"
 
 
-def _in_graph(graph: GraphProto, outer: Mapping[str, Any]) -> Iterator[str]:
+def _in_graph(graph: GraphProto, outer: Constants) -> Iterator[str]:
     constants, makers = {**outer, **_constants(graph)}, _makers(graph)
     for node in graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
@@ -98,7 +104,7 @@ def _in_graph(graph: GraphProto, outer: Mapping[str, Any]) -> Iterator[str]:
             yield from _in_graph(inner, constants)
 
 
-def _constants(graph: GraphProto) -> dict[str, Any]:
+def _constants(graph: GraphProto) -> dict[str, TensorProto]:
     return {initializer.name: initializer for initializer in graph.initializer} | held(graph.node)
 
 
@@ -106,7 +112,7 @@ def _makers(graph: GraphProto) -> dict[str, NodeProto]:
     return {name: node for node in graph.node for name in node.output}
 
 
-def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
+def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Constants) -> Iterator[str]:
     """Find what breaks the rules for a node of a Q/DQ pair.
 
     Int8, zero point 0, constant positive scales, equal in the pair.
@@ -138,7 +144,7 @@ def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping
     yield from _zero_point(node, where, maker, constants)
 
 
-def _zero_point(node: NodeProto, where: str, maker: NodeProto | None, constants: Mapping[str, Any]) -> Iterator[str]:
+def _zero_point(node: NodeProto, where: str, maker: NodeProto | None, constants: Constants) -> Iterator[str]:
     from onnx import TensorProto, numpy_helper
 
     if len(node.input) > 2 and node.input[2]:
@@ -159,7 +165,7 @@ def _zero_point(node: NodeProto, where: str, maker: NodeProto | None, constants:
         yield f"{where}: is {TensorProto.DataType.Name(kind).lower()}, only int8 is taken"
 
 
-def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
+def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Constants) -> Iterator[str]:
     """Find what breaks the rules for an operator.
 
     Both operands quantized or none, several scales only along the right axis of a weight, no quantized bias.
@@ -189,8 +195,8 @@ def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mappi
             yield f"{where}: the weight has scales along axis {axis}, its output channels are axis {right}"
 
 
-def _weight(dequantize: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Any:
-    """The constant that is dequantized, quantized beforehand or by a node; None where it is computed."""
+def _weight(dequantize: NodeProto, makers: Mapping[str, NodeProto], constants: Constants) -> TensorProto | None:
+    """Return the constant that is dequantized, quantized beforehand or by a node; None where it is computed."""
     source = dequantize.input[0]
     maker = makers.get(source)
     if maker is not None and maker.op_type == "QuantizeLinear":

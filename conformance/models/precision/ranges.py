@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxruntime.quantization.calibrate import TensorsData
 
 BINS = {"entropy": 512, "percentile": 2048}
 """Bins of the histograms, by method. With ONNX Runtime's 128, entropy has one range to choose from, which is that of
@@ -123,7 +124,7 @@ def ranges(
     operators: Collection[str],
     says: Calibration,
     folder: Path,
-) -> Any:
+) -> TensorsData:
     """ONNX Runtime's ``TensorsData``, symmetric, of the float tensors that nodes of ``operators`` read or make;
     ``measured`` are the extremes of all.
 
@@ -147,11 +148,11 @@ def ranges(
 
 def _of_histograms(
     model: ModelProto, batches: Sequence[Inputs], operators: Collection[str], says: Calibration, folder: Path
-) -> Any:
+) -> TensorsData:
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
     method = {"entropy": CalibrationMethod.Entropy, "percentile": CalibrationMethod.Percentile}[says.method]
-    options: dict[str, Any] = {"symmetric": True, "num_bins": BINS[says.method]}
+    options: dict[str, float] = {"symmetric": True, "num_bins": BINS[says.method]}
     if says.method == "percentile":
         options["percentile"] = says.percentile
     save(model, folder / "measured.onnx")

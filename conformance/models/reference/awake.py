@@ -13,8 +13,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import Module
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
 from conformance.case.files.copying import copied
 from conformance.process.errors import Stopped, or_else, stopping
+
+Calls = Callable[[Module], Iterable[Callable[[], object]]]
+"""Yields calls of a module."""
 
 SMALL = 0.1
 """Below this typical size a parameter that is added to, or multiplied with, values of about 1 does not show."""
@@ -25,7 +34,7 @@ PASSES = 8
 """How many inputs the statistics of batch norms are taken from."""
 
 
-def load_weights(module: Any, file: Path) -> None:
+def load_weights(module: Module, file: Path) -> None:
     """Load the weights of a file into the module: safetensors by its name, else a state_dict that torch.load reads
     with ``weights_only``. Stopped at ``declare`` where it cannot be read, or holds other weights."""
     if not file.is_file():
@@ -42,8 +51,6 @@ def load_weights(module: Any, file: Path) -> None:
 
                 state = load_file(file)
             else:
-                import torch
-
                 state = torch.load(file, map_location="cpu", weights_only=True)
             module.load_state_dict(state)
         except ImportError:
@@ -51,11 +58,9 @@ def load_weights(module: Any, file: Path) -> None:
             raise Stopped("declare", "MissingPackage", text, "case") from None
 
 
-def settle(module: Any, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> bool:
+def settle(module: Module, calls: Calls) -> bool:
     """Give a lazy module, such as ``LazyLinear``, its parameters: their sizes are those that the first of the
-    ``calls`` shows. Whether the module has become one of another class by that."""
-    import torch
-
+    ``calls`` shows. Return whether the module has become one of another class by that."""
     if not any(map(torch.nn.parameter.is_lazy, (*module.parameters(), *module.buffers()))):
         return False
     before = type(module)
@@ -65,11 +70,9 @@ def settle(module: Any, calls: Callable[[Any], Iterable[Callable[[], object]]]) 
     return type(module) is not before
 
 
-def awaken(module: Any, seed: int, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> None:
+def awaken(module: Module, seed: int, calls: Calls) -> None:
     """Give parameters that are asleep a scale at which they show, and fresh batch norms the statistics of the calls
     that ``calls`` makes of a copy of the module. All else stays as it is."""
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     done: set[int] = set()
     with torch.no_grad():
@@ -81,13 +84,11 @@ def awaken(module: Any, seed: int, calls: Callable[[Any], Iterable[Callable[[], 
         _calibrate(module, [name for name, norm in module.named_modules() if _is_fresh(norm)], calls, generator)
 
 
-def _wake(owner: Any, name: str, parameter: Any, generator: Any) -> None:
-    import torch
-
-    def normal(size: float) -> Any:
+def _wake(owner: Module, name: str, parameter: Tensor, generator: Generator) -> None:
+    def normal(size: float) -> Tensor:
         return torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) * size
 
-    def factors() -> Any:
+    def factors() -> Tensor:
         return torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype) + 0.5
 
     size = float(parameter.square().mean().sqrt())
@@ -106,12 +107,9 @@ def _wake(owner: Any, name: str, parameter: Any, generator: Any) -> None:
         parameter.mul_(5 * SMALL / size)
 
 
-def _terms(owner: Any, name: str, parameter: Any) -> int:
+def _terms(owner: Module, name: str, parameter: Tensor) -> int:
     """Return how many products are added up for a value that the parameter's owner computes with it; 0 where it is no
     weight of such sums."""
-    from torch import nn
-    from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
-
     if isinstance(owner, _ConvTransposeNd) and name == "weight":
         strides = math.prod(owner.stride)
         return max(1, int(parameter.numel()) // (int(parameter.shape[1]) * owner.groups * strides))
@@ -121,29 +119,23 @@ def _terms(owner: Any, name: str, parameter: Any) -> int:
     return 0
 
 
-def _is_fresh(module: Any) -> bool:
+def _is_fresh(module: Module) -> bool:
     """Return whether it is a batch norm with the statistics that it was made with."""
-    from torch.nn.modules.batchnorm import _BatchNorm
-
     if not isinstance(module, _BatchNorm) or module.running_mean is None or module.running_var is None:
         return False
     return not module.running_mean.any() and bool((module.running_var == 1).all())
 
 
-def _calibrate(
-    module: Any, names: list[str], calls: Callable[[Any], Iterable[Callable[[], object]]], generator: Any
-) -> None:
+def _calibrate(module: Module, names: list[str], calls: Calls, generator: Generator) -> None:
     """Give the batch norms with these names the mean statistics of the calls; where the module cannot be called so,
     as with a single value for each channel, others that are not 0 and 1."""
-    import torch
-
     if not names:
         return
-    norms = [module.get_submodule(name) for name in names]
+    norms: list[Any] = [module.get_submodule(name) for name in names]
 
     def measure() -> list[Any]:
         called = copied(module).eval()  # what else calls leave in a module must not be in this one
-        measured = [called.get_submodule(name) for name in names]
+        measured: list[Any] = [called.get_submodule(name) for name in names]
         for norm in measured:
             norm.train()
             norm.momentum = None  # the mean of all calls

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
+from torch.nn import Module
 
 from conformance.case.draw.draw import Draw, Maker
 from conformance.case.draw.shapes import trace_sizes
@@ -26,10 +28,8 @@ from conformance.models.reference.passed_inputs import Passing
 from conformance.process.errors import Stopped, noting
 
 
-def build(case: Case, folder: Folder) -> Any:
+def build(case: Case, folder: Folder) -> Module:
     """The module of a case, on which nothing was called yet but what the case itself asks for. Raises Stopped."""
-    import torch
-
     says = case.says
     calls = partial(_calls, case, folder)
     torch.manual_seed(says.seed)
@@ -37,6 +37,7 @@ def build(case: Case, folder: Folder) -> Any:
     random.seed(says.seed)
     arguments = {name: value_of(value, folder) for name, value in case.arguments.items()}
     with noting(partial(_refuse, case, folder)):
+        module: Module
         if case.built is not None:
             module = case.built.module()
         elif says.module is not None:
@@ -67,8 +68,8 @@ def build(case: Case, folder: Folder) -> Any:
         return module
 
 
-def _calls(case: Case, folder: Folder, module: Any) -> Iterator[Callable[[], object]]:
-    """Calls of the module on inputs that the case draws at the traced sizes."""
+def _calls(case: Case, folder: Folder, module: Module) -> Iterator[Callable[[], object]]:
+    """Yield calls of the module on inputs that the case draws at the traced sizes."""
     make, sizes = Maker(case, folder.resolve), trace_sizes(case.dims, case.says.trace)
     passing = Passing(case.says.inputs, module)
     for number in range(PASSES):
@@ -76,12 +77,11 @@ def _calls(case: Case, folder: Folder, module: Any) -> Iterator[Callable[[], obj
         yield partial(module, *positional, **keywords)
 
 
-def compile_script(case: Case, folder: Folder, module: Any) -> Any:
-    """The module compiled by torch.jit.script. Raises Stopped."""
-    import torch
-
+def compile_script(case: Case, folder: Folder, module: Module) -> Module:
+    """Return the module compiled by torch.jit.script. Raises Stopped."""
     with noting(partial(_refuse, case, folder)):
-        return torch.jit.script(module)
+        scripted: Module = torch.jit.script(module)
+        return scripted
 
 
 def _refuse(case: Case, folder: Folder, error: Exception) -> None:
@@ -92,15 +92,13 @@ def _refuse(case: Case, folder: Folder, error: Exception) -> None:
         raise Stopped("declare", type(error).__name__, text, "case") from error
 
 
-def take_tensors(module: Any, case: Case, folder: Folder) -> None:
+def take_tensors(module: Module, case: Case, folder: Folder) -> None:
     """Have the module's ``forward`` take the tensors of the case, one by one, and put its arguments together itself.
 
     The module stays what it is, with its parameters and submodules by their names: only its class is another, derived
     from its own. Its ``forward`` is written out as source, for exporters that read it. Stopped at ``declare`` for a
     scripted module, and for arguments that forward does not have.
     """
-    import torch
-
     if isinstance(module, torch.jit.ScriptModule):
         text = "lists, mappings and constants as inputs, clones and returns need a forward that is not scripted"
         raise Stopped("declare", "Scripted", text, "case")
@@ -118,7 +116,7 @@ def take_tensors(module: Any, case: Case, folder: Folder) -> None:
     module.__class__ = type(own.__name__, (own,), {"forward": scope["forward"], "__module__": own.__module__})
 
 
-def _returned(paths: Sequence[str], result: Any) -> tuple[Any, ...]:
+def _returned(paths: Sequence[str], result: object) -> tuple[object, ...]:
     """Return the values at the paths in the result of a forward. Raises LookupError where there is nothing."""
     return tuple(_at(result, path, path.split(".")) for path in paths)
 
@@ -137,11 +135,11 @@ def _at(value: Any, path: str, words: Sequence[str]) -> Any:
     return value
 
 
-def _nothing(value: Any, path: str, word: str) -> NoReturn:
+def _nothing(value: object, path: str, word: str) -> NoReturn:
     raise LookupError(f"returns: {path}: there is no {word} in a {type(value).__name__}{_known(value)}")
 
 
-def _known(value: Any) -> str:
+def _known(value: object) -> str:
     """Return the names that could have been meant."""
     if isinstance(value, Mapping):
         return f", which has {', '.join(map(str, value))}"
@@ -159,7 +157,7 @@ class _Writer:
         self._folder = folder
         clones = case.says.clones
         self._cloned = clones if isinstance(clones, list) else list(case.says.inputs) if clones else []
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, object] = {}
 
     def __call__(self, node: Mapping[str, Any]) -> str:
         if "tensor" in node:
@@ -175,7 +173,7 @@ class _Writer:
         mapping = "{" + ", ".join(f"{key!r}: {self(inner)}" for key, inner in inside.items()) + "}"
         return mapping if "dict" in node else f"{self._named(self._folder.resolve(node['new']))}(**{mapping})"
 
-    def _named(self, value: Any) -> str:
+    def _named(self, value: object) -> str:
         if value is None or isinstance(value, (bool, int, str)):
             return repr(value)
         name = f"_value_{len(self.values)}"
@@ -183,7 +181,7 @@ class _Writer:
         return name
 
 
-def _bound(module: Any, arguments: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> list[str]:
+def _bound(module: Module, arguments: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> list[str]:
     """Arguments as they stand in the call: by keyword where ``as`` says so, or where a list, a mapping or
     a constant is called as a parameter is; the others in their order. Stopped where forward takes fewer."""
     parameters: Mapping[str, inspect.Parameter]

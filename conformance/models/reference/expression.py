@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib.util
 import linecache
 import math
 from collections.abc import Mapping
-from typing import Any
+
+import torch
 
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import Folder
@@ -17,24 +19,20 @@ EXPRESSION = "<forward of "
 """How the name begins under which Python knows the source of an expression."""
 
 
-def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) -> Any:
+def expression_module(case: Case, folder: Folder, arguments: Mapping[str, object]) -> torch.nn.Module:
     """A module whose forward is the case's expression, written out as source so that it can be scripted too."""
-    import ast
-
-    import torch
-
     expression = case.says.forward or ""
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except SyntaxError as error:
         text = f"forward is not a Python expression: {error.msg} in '{expression.strip()}'"
         raise Stopped("declare", "SyntaxError", text, "case") from None
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    names = {node.id for node in found}
-    bound = {node.id for node in found if isinstance(node.ctx, ast.Store)}  # in a comprehension, or a lambda
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    names = {node.id for node in nodes}
+    bound = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}  # in a comprehension, or a lambda
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     parameters = [declared.as_ or name.replace(".", "_") for name, declared in case.says.inputs.items()]
-    scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
+    scope: dict[str, object] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
     for name in sorted(names - scope.keys() - set(parameters)):
         if folder.has(name):
             scope[name] = folder.module(name)
@@ -49,4 +47,5 @@ def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) 
     file = f"{EXPRESSION}{case.name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), scope)
-    return type("Forward", (torch.nn.Module,), {"forward": scope["forward"]})()
+    forward: type[torch.nn.Module] = type("Forward", (torch.nn.Module,), {"forward": scope["forward"]})
+    return forward()

@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,11 +18,11 @@ from conformance.case.draw.few_bits import carried
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import Folder, describe
 from conformance.models.exporters.graph import refusal
-from conformance.models.otherwise.other_kernels import Way
 from conformance.models.otherwise.rounded_file import RoundedSession
 from conformance.models.otherwise.rounding import Rounding
 from conformance.models.otherwise.undefined import Undefining
 from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile, open_operators
+from conformance.models.reference.dispatch import Way
 from conformance.models.reference.float64_model import in_float64, load, open_unoptimized
 from conformance.models.reference.passed_inputs import Passing
 from conformance.models.reference.reference import Reference
@@ -64,15 +63,14 @@ class FileReference(Reference):
             text = f"the file draws random numbers ({', '.join(drawing)}), so that no two runs have to agree"
             raise Undecided("declare", "Random", text)
         self._free = value_free(model)
-        told = doubts(
-            onnx.load(self._file, load_external_data=False)
-        )  # of its own nodes, and not of casts around them
-        self._written = {doubt.operator for doubt in told} & COMPOSITE
+        own = onnx.load(self._file, load_external_data=False)  # of its own nodes, and not of casts around them
+        in_doubt = doubts(own)
+        self._written = {doubt.operator for doubt in in_doubt} & COMPOSITE
         if self._written:
-            told = doubts(write_out_operators(model, self._written))
-        self._misread = any(doubt.misread for doubt in told)
-        if told:
-            self._abstain(f"ONNX's evaluator has no say on {', '.join(map(str, told))}")
+            in_doubt = doubts(write_out_operators(model, self._written))
+        self._misread = any(doubt.misread for doubt in in_doubt)
+        if in_doubt:
+            self._abstain(f"ONNX's evaluator has no say on {', '.join(map(str, in_doubt))}")
         self.passing = Passing(case.says.inputs, self)
         self._open = contextlib.ExitStack()
 
@@ -142,22 +140,17 @@ class FileReference(Reference):
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         if self.oracle_missing is not None:
             return None
-        exact = attempt(lambda: self._session_in_float64.run(self._arrays(inputs, np.float64), rounding))
+        wide = {name: value.astype(float) if value.dtype.kind == "f" else value for name, value in inputs.items()}
+        exact = attempt(lambda: self._session_in_float64.run(wide, rounding))
         if isinstance(exact, Exception):
             self.oracle_missing = describe(exact, self.folder.path)
             return None
         return [np.array(array) for array in exact]
 
-    def _arrays(self, inputs: Mapping[str, Array], dtype: Any = None) -> dict[str, Array]:
-        return {
-            name: array.astype(dtype) if dtype is not None and array.dtype.kind == "f" else array
-            for name, array in inputs.items()
-        }
+    def arguments(self, inputs: Mapping[str, Array]) -> tuple[tuple[Array, ...], dict[str, Array]]:
+        return self.passing.passed(inputs)
 
-    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return self.passing.passed(self._arrays(inputs, dtype))
-
-    def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]:
+    def otherwise(self, inputs: Inputs, way: AbstractContextManager[object]) -> list[Array]:
         with way:
             return [
                 np.array(array) for array in self._evaluated.run({name: carried(inputs[name]) for name in inputs})

@@ -6,21 +6,24 @@ import contextlib
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+
+import torch
+from torch.nn import Module
 
 from conformance.case.files.copying import copied
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import Folder, describe
 from conformance.case.files.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
-from conformance.models.otherwise.half_inside import HALVES, keep_wide
-from conformance.models.otherwise.other_kernels import Way, note_operators, other_ways
-from conformance.models.otherwise.rounded_run import rounds
+from conformance.models.otherwise.half_inside import HALVES, KeepWide
+from conformance.models.otherwise.other_kernels import NotedOperators, other_ways
+from conformance.models.otherwise.rounded_run import Rounded
 from conformance.models.otherwise.rounding import Rounding, nudged
 from conformance.models.otherwise.undefined import Undefining, leaves_open, replace_undefined
 from conformance.models.reference.build_module import build, compile_script
+from conformance.models.reference.dispatch import Way
 from conformance.models.reference.output_layout import array_of, layout_of, tensors_of
-from conformance.models.reference.passed_inputs import Passing
+from conformance.models.reference.passed_inputs import Passing, Tensors
 from conformance.models.reference.reference import Reference
 from conformance.models.reference.standing import Standing, put_back
 from conformance.models.reference.state import byte_count, checksums, fingerprint
@@ -33,21 +36,19 @@ class ModuleReference(Reference):
 
     def __init__(self, case: Case, folder: Folder) -> None:
         """Raise Stopped at ``declare`` for a module that cannot be built."""
-        import torch
-
         super().__init__(case, folder)
-        self._eager: torch.nn.Module = build(case, folder)
-        self.module: torch.nn.Module = compile_script(case, folder, self._eager) if case.says.script else self._eager
+        self._eager: Module = build(case, folder)
+        self.module: Module = compile_script(case, folder, self._eager) if case.says.script else self._eager
         self.passing = Passing(case.says.inputs, self.module)
         self.weights = self.fingerprint()
         self._sums = checksums(self.module)
         # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self._uncalled: _Uncalled | None = None
-        self._twin: torch.nn.Module | None = None
+        self._twin: Module | None = None
         self._twin_is_eager = not case.says.script
         self._rounds_not = False
-        self._again: torch.nn.Module | None = None
+        self._again: Module | None = None
         self._sums_tell = True  # until a call changes nothing
         if not case.says.script:
             uncalled = attempt(lambda: _Uncalled(_sharing(self._eager)))
@@ -86,7 +87,7 @@ class ModuleReference(Reference):
         return other
 
     def fingerprint(self) -> str:
-        """A hash of all parameters and buffers, which must be the same after an export as before."""
+        """Return a hash of all parameters and buffers, which must be the same after an export as before."""
         return fingerprint(self.module)
 
     def changed(self) -> bool:
@@ -97,7 +98,7 @@ class ModuleReference(Reference):
 
     @cached_property
     def bytes(self) -> int:
-        """The memory that the weights of the module and of its float64 twin take."""
+        """Return the memory that the weights of the module and of its float64 twin take."""
         return 3 * byte_count(self.module)
 
     def restore(self) -> bool:
@@ -106,9 +107,8 @@ class ModuleReference(Reference):
             self.module.load_state_dict(self._state)
         return self._state is not None
 
-    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
-        return self.passing.tensors(inputs, dtype)
+    def arguments(self, inputs: Mapping[str, Array]) -> Tensors:
+        return self.passing.tensors(inputs)
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs, depth first, copied, since one may be a buffer of the module, which its next call changes;
@@ -154,8 +154,8 @@ class ModuleReference(Reference):
                 put_back(self.module, self._as_built(names), names)
                 before.remove_hooks()
 
-    def _as_built(self, changed: Collection[str]) -> Any:
-        """The module as it was before its first call: the copy that was kept, or one that is built again where
+    def _as_built(self, changed: Collection[str]) -> Module:
+        """Return the module as it was before its first call: the copy that was kept, or one that is built again where
         parameters have changed, which the copy shares."""
         if self._uncalled is not None and not {*dict(self.module.named_parameters())} & {*changed}:
             return self._uncalled.module
@@ -168,8 +168,6 @@ class ModuleReference(Reference):
 
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
         """A function, to be timed, that calls the module on these inputs as inference does; tensors are made here."""
-        import torch
-
         positional, keywords = self.arguments(inputs)
 
         def call() -> object:
@@ -179,7 +177,7 @@ class ModuleReference(Reference):
         return call
 
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
-        """The outputs with float64 weights and inputs, copied, or None where the module has no float64 form.
+        """Return the outputs with float64 weights and inputs, copied, or None where the module has no float64 form.
 
         With ``rounding`` every weight, constant and result of an operator is off by it, except in a module that
         cannot be run so.
@@ -203,15 +201,15 @@ class ModuleReference(Reference):
         return None
 
     def find_half(self, inputs: Mapping[str, Array]) -> str | None:
-        noted = note_operators()
+        noted = NotedOperators()
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         self.half = next((name for name in HALVES if name in noted.dtypes), None)
         if self.half is not None and self._uncalled is not None:
             self.oracle_missing = None  # which may have been for want of this
         return self.half
 
-    def otherwise(self, inputs: Mapping[str, Array], way: contextlib.AbstractContextManager[Any]) -> list[Array]:
-        """The float32 outputs computed in another ``way``; raises what the module does."""
+    def otherwise(self, inputs: Mapping[str, Array], way: contextlib.AbstractContextManager[object]) -> list[Array]:
+        """Return the float32 outputs computed in another ``way``; raises what the module does."""
         positional, keywords = self.arguments(inputs)
         self.restore()
         with self.standing(), way:
@@ -226,7 +224,7 @@ class ModuleReference(Reference):
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
     ) -> tuple[frozenset[str], list[Array]]:
-        noted = note_operators(shapes)
+        noted = NotedOperators(shapes)
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         return frozenset(noted.names), noted.results
 
@@ -244,8 +242,6 @@ class ModuleReference(Reference):
     def _stands_for_scripted(self, inputs: Mapping[str, Array]) -> bool:
         """Return whether the eager module computes on these inputs what the scripted one does, so that the float64
         form of the one tells of the other. Its difference would count as PyTorch's own rounding."""
-        import torch
-
         positional, keywords = self.arguments(inputs)
         self.restore()
         with torch.no_grad():
@@ -262,14 +258,12 @@ class ModuleReference(Reference):
             return error
 
     def _computed_in_float64(self, inputs: Mapping[str, Array], rounding: Rounding | None) -> list[Array]:
-        import torch
-
         assert self._twin is not None
         if self.case.says.script and self._twin_is_eager and not self._stands_for_scripted(inputs):
             raise ValueError("in eager mode the module computes something else than scripted")
-        positional, keywords = self.arguments(inputs, torch.float64)
+        positional, keywords = self.passing.tensors(inputs, torch.float64)
         before = torch.get_default_dtype()
-        wide = keep_wide() if self.half else contextlib.nullcontext()
+        wide = KeepWide() if self.half else contextlib.nullcontext()
         torch.set_default_dtype(torch.float64)  # for modules that make constants as they go
         try:
             with torch.no_grad():
@@ -277,7 +271,7 @@ class ModuleReference(Reference):
                     with wide:
                         return _own(self._twin(*positional, **keywords), self.case.says.script)
                 moved = contextlib.nullcontext() if rounding.given else self._weights_moved(rounding)
-                with moved, rounds(rounding), wide:
+                with moved, Rounded(rounding), wide:
                     result = self._twin(*positional, **keywords)
                 return _own(result, self.case.says.script)
         finally:
@@ -303,19 +297,19 @@ class ModuleReference(Reference):
 class _Uncalled:
     """A module as it was before its first call, which all references with these parameters share."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
 
     @cached_property
-    def in_float64(self) -> Any:
-        """The same with float64 weights of its own; raises whatever the change of dtype does."""
+    def in_float64(self) -> Module:
+        """Return the same with float64 weights of its own; raises whatever the change of dtype does."""
         return copied(self.module).double()
 
 
-def _own(result: Any, listed: bool) -> list[Array]:
+def _own(result: object, listed: bool) -> list[Array]:
     return [array_of(leaf).copy() for leaf in tensors_of(result, listed=listed)]
 
 
-def _sharing(module: Any) -> Any:
-    """The module and all that it keeps but for its parameters, which the copy shares."""
+def _sharing(module: Module) -> Module:
+    """Return the module and all that it keeps but for its parameters, which the copy shares."""
     return copied(module, {id(parameter): parameter for parameter in module.parameters()})

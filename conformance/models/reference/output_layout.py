@@ -7,14 +7,17 @@ sequence; tuples are taken apart. ``outputs:`` may name either the graph's outpu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from conformance.case.files.must_hold import Output
 from conformance.process.arrays import Array
 from conformance.process.errors import Stopped
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def tensors_of(result: Any, *, listed: bool = False) -> list[Any]:
+
+def tensors_of(result: object, *, listed: bool = False) -> list[Tensor]:
     """The tensors of an output, depth first; numbers, such as sizes, as tensors without dims. Stopped at ``declare``
     where it has none, or anything else; where it is ``listed``, as by a scripted module, a list may be empty."""
     import torch
@@ -36,8 +39,8 @@ def tensors_of(result: Any, *, listed: bool = False) -> list[Any]:
     return leaves
 
 
-def array_of(tensor: Any) -> Array:
-    """The tensor as NumPy has it; Stopped at ``declare`` for one that it cannot hold."""
+def array_of(tensor: Tensor) -> Array:
+    """Return the tensor as NumPy has it; Stopped at ``declare`` for one that it cannot hold."""
     try:
         array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
@@ -50,7 +53,7 @@ def array_of(tensor: Any) -> Array:
     return array
 
 
-def layout_of(result: Any) -> list[int]:
+def layout_of(result: object) -> list[int]:
     """Return how many tensors each output of a scripted module's graph has."""
     if isinstance(result, tuple):
         return [count for part in result for count in layout_of(part)]
@@ -101,7 +104,7 @@ def of_tensors(declared: Sequence[Output], layout: Sequence[int]) -> list[Output
 
 
 def tensors_in(layout: Sequence[int]) -> str:
-    """``3 tensors``, or ``3 tensors (2 of them in lists)``."""
+    """Say ``3 tensors``, or ``3 tensors (2 of them in lists)``."""
     count, listed = sum(layout), sum(tensors for tensors in layout if tensors != 1)
     text = "1 tensor" if count == 1 else f"{count} tensors"
     return f"{text} ({listed} of them in lists)" if 0 < listed < count else text

@@ -9,18 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.case.files.declaration import Case
 from conformance.case.files.must_hold import Output
 from conformance.case.files.python import Folder
-from conformance.models.otherwise.other_kernels import Way
 from conformance.models.otherwise.rounding import Rounding
 from conformance.models.otherwise.undefined import Undefining
+from conformance.models.reference.dispatch import Way
 from conformance.models.reference.output_layout import names_in_graph, of_tensors, tensors_in
 from conformance.models.reference.passed_inputs import Passing
 from conformance.process.arrays import Array, Inputs, same
 from conformance.process.errors import Stopped
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 class Reference(ABC):
@@ -28,7 +31,7 @@ class Reference(ABC):
 
     who = "PyTorch"
     """The name of the reference in sentences: PyTorch, or the file."""
-    module: Any
+    module: Module
     """The module of a case that has one."""
     passing: Passing
     weights: str
@@ -81,11 +84,11 @@ class Reference(ABC):
         return None
 
     @abstractmethod
-    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return positional and keyword arguments, as the case declares them; floats of ``dtype`` if it is given."""
+    def arguments(self, inputs: Mapping[str, Array]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments, as the case declares them: tensors of a module, arrays of a file."""
 
     @abstractmethod
-    def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]:
+    def otherwise(self, inputs: Inputs, way: AbstractContextManager[object]) -> list[Array]:
         """Return the outputs computed in another ``way``; raises what the module does."""
 
     @abstractmethod

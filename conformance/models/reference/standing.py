@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from conformance.case.files.copying import copied
 from conformance.models.reference.state import parts, sum_of
@@ -18,13 +21,12 @@ class Standing:
     """The content of a module at one time, as far as it can be seen quickly: which objects, and how often tensors
     were written to."""
 
-    def __init__(self, module: Any, *, tensors: bool, sums: bool = False) -> None:
+    def __init__(self, module: nn.Module, *, tensors: bool, sums: bool = False) -> None:
         """``tensors`` is whether parameters and buffers count, or attributes alone; ``sums`` also adds up their
         values, as PyTorch does not count what is written by way of ``data``."""
         self._module, self._tensors, self._sums = module, tensors, sums
-        self._held: list[Any] = []  # so that no other object gets the id of one
-        self._tensor, handle = _classes()
-        self._next_hook: int = handle.next_id  # one counter numbers the hooks of all modules
+        self._held: list[object] = []  # so that no other object gets the id of one
+        self._next_hook = RemovableHandle.next_id  # one counter numbers the hooks of all modules
         self._seen = self._now = dict(self._looks())
 
     def remove_hooks(self) -> None:
@@ -47,33 +49,32 @@ class Standing:
         plain = {name for looks in (self._seen, self._now) for name, look in looks.items() if isinstance(look, str)}
         return [name for name in names if name in tensors | plain]
 
-    def _looks(self) -> Iterator[tuple[str, Any]]:
-        known: dict[int, Any] = {}
+    def _looks(self) -> Iterator[tuple[str, object]]:
+        looks: dict[int, object] = {}
         for path, part in self._module.named_modules():
             for name, value in _held_by(part, self._tensors):
-                yield f"{path}.{name}" if path else name, self._look(value, known)
+                yield f"{path}.{name}" if path else name, self._look(value, looks)
 
-    def _look(self, value: Any, known: dict[int, Any]) -> Any:
-        """Equal as long as a value stays what it is."""
+    def _look(self, value: object, looks: dict[int, object]) -> object:
+        """Return what is equal as long as a value stays what it is."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return repr(value)
-        if isinstance(value, self._tensor):
+        if isinstance(value, Tensor):
             self._held.append(value)
             return id(value), value._version, *([sum_of(part) for part in parts(value)] if self._sums else [])
         if callable(value):  # a module or a class among them
             return id(value)
-        if id(value) in known:
-            return known[id(value)]
-        self._held.append(value)
-        known[id(value)] = id(value)
-        known[id(value)] = (id(value), *self._inside(value, known))
-        return known[id(value)]
+        if id(value) not in looks:
+            self._held.append(value)
+            looks[id(value)] = id(value)
+            looks[id(value)] = (id(value), *self._inside(value, looks))
+        return looks[id(value)]
 
-    def _inside(self, value: Any, known: dict[int, Any]) -> Iterator[Any]:
+    def _inside(self, value: object, looks: dict[int, object]) -> Iterator[object]:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)) or hasattr(value, "__dict__"):
             named = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
             plain = value if isinstance(value, (list, tuple, set, frozenset)) else ()
-            yield from (self._look(inner, known) for inner in [*named, *named.values(), *plain])
+            yield from (self._look(inner, looks) for inner in [*named, *named.values(), *plain])
         else:  # a generator of numbers, an iterator, an array
             yield from map(sum_of, parts(value))
 
@@ -81,7 +82,7 @@ class Standing:
 _NOTHING = object()
 
 
-def _held_by(part: Any, tensors: bool) -> Iterator[tuple[str, Any]]:
+def _held_by(part: nn.Module, tensors: bool) -> Iterator[tuple[str, object]]:
     """Return what a submodule itself holds, without its hooks and what else every module has."""
     if tensors:
         yield from part._parameters.items()
@@ -90,33 +91,19 @@ def _held_by(part: Any, tensors: bool) -> Iterator[tuple[str, Any]]:
     yield from ((name, value) for name, value in vars(part).items() if name not in own)
 
 
-def _hooks_of(module: Any) -> Iterator[dict[int, Any]]:
+def _hooks_of(module: nn.Module) -> Iterator[dict[int, object]]:
     for part in module.modules():
         yield from (vars(part).get(name) or {} for name in _of_every_module() if "hooks" in name)
 
 
 @cache
-def _classes() -> tuple[Any, Any]:
-    """Return the class of tensors and that of handles of hooks, imported once: an import for each call of a small
-    network would take longer than the call."""
-    import torch
-    from torch.utils.hooks import RemovableHandle
-
-    return torch.Tensor, RemovableHandle
-
-
-@cache
 def _of_every_module() -> frozenset[str]:
-    import torch
-
     return frozenset(vars(torch.nn.Module()))
 
 
-def put_back(module: Any, pristine: Any, names: Iterable[str]) -> None:
+def put_back(module: nn.Module, pristine: nn.Module, names: Iterable[str]) -> None:
     """Give a module what ``pristine``, which was built alike and never called, has under these names."""
-    import torch
-
-    ours, theirs = (dict(one.named_modules()) for one in (module, pristine))
+    ours, theirs = (dict(root.named_modules()) for root in (module, pristine))
     memo = {id(theirs[path]): ours[path] for path in theirs if path in ours}
     for one, other in ((ours[path], theirs[path]) for path in theirs if path in ours):
         for name, tensor in (*other._parameters.items(), *other._buffers.items()):
@@ -128,7 +115,7 @@ def put_back(module: Any, pristine: Any, names: Iterable[str]) -> None:
                 _put_back(ours[path], theirs[path], own, memo)
 
 
-def _put_back(one: Any, other: Any, name: str, memo: dict[int, Any]) -> None:
+def _put_back(one: nn.Module, other: nn.Module, name: str, memo: dict[int, object]) -> None:
     for kind in ("_parameters", "_buffers"):
         mine, right = getattr(one, kind), getattr(other, kind)
         if name in right and right[name] is not None:

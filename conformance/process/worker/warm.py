@@ -20,7 +20,7 @@ from conformance.process.worker.isolation import Worker
 
 MODULES = (
     "torch", "onnx", "torch.onnx", "conformance.runtimes.telemetry", "onnxruntime", "hypothesis",
-    "conformance.cells.preload_checks",
+    "conformance.models.reference.module_reference", "conformance.cells.preload_checks",
 )  # fmt: skip
 """What ``preload`` imports, once for all workers."""
 FOR_FILES = (

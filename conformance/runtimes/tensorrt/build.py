@@ -53,7 +53,7 @@ def make_log(trt: Any) -> Any:
             trt.ILogger.__init__(self)
             self.lines: list[tuple[bool, str]] = []
 
-        def log(self, severity: Any, msg: str) -> None:
+        def log(self, severity: object, msg: str) -> None:
             serious = severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR)
             if (serious or severity == trt.ILogger.Severity.WARNING) and not only_noise(msg):
                 self.lines.append((serious, msg.strip()))
@@ -125,7 +125,7 @@ def recipe() -> str:
 
 
 def make_engine(
-    trt: Any, log: Any, model: Path, build: Build, cache: Engines | None, host: Mapping[str, Any]
+    trt: Any, log: Any, model: Path, build: Build, cache: Engines | None, host: Mapping[str, object]
 ) -> tuple[bytes, float]:
     """The serialized engine and the seconds that building took.
 

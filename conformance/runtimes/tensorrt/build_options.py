@@ -43,7 +43,7 @@ class BuildOptions:
     plugins: tuple[str, ...] = ()
     """Plugin libraries, loaded before the model is parsed."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {**dataclasses.asdict(self), "plugins": list(self.plugins)}
 
     @classmethod
@@ -64,7 +64,7 @@ class Build:
     watched: bool = False
     """Whether the tensors that no fusion removes can be looked at. Such an engine is not kept."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what goes into a bundle, and into the key of the engine.
 
         All fields but the store, and what is only said of engines that are not kept.

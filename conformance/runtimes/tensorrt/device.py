@@ -58,13 +58,13 @@ def _find_loss() -> str | None:
     return str(error) if isinstance(error, Exception) else None
 
 
-def facts() -> dict[str, Any] | None:
+def facts() -> dict[str, object] | None:
     """Name, compute capability and memory (MiB) of the GPU; the versions of the driver, of the latest CUDA that the
     driver runs, and of the CUDA that the binding was made for. None where there is no GPU."""
     return or_else(None, _read_facts)
 
 
-def _read_facts() -> dict[str, Any]:
+def _read_facts() -> dict[str, object]:
     cuda = load_driver()
     cuda.init()
     device = cuda.Device(0)

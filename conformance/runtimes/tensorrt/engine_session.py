@@ -100,7 +100,7 @@ class TensorRTSession:
         self._declared = {name: declared[name] for name in (*self._inputs, *self._outputs)}
         self._dtypes = {name: self._dtype(name) for name in self._declared}
         cast = {name: dtype for name, dtype in self._dtypes.items() if dtype != declared[name]}
-        self.arithmetic: Mapping[str, Any] = {
+        self.arithmetic: Mapping[str, object] = {
             "provider": f"TensorRT {trt.__version__}",
             "gpu": (facts() or {}).get("name"),
             "optimizer": True,
@@ -307,7 +307,7 @@ class TensorRTSession:
             self._memory.free()
 
 
-def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
+def depends_on(trt: Any, model: Path, build: Build) -> dict[str, object]:
     """All that an engine depends on."""
     return {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from conformance.process.disk.stores import touch, write_whole
 
@@ -25,7 +24,7 @@ class Engines:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def get(self, depends: Mapping[str, Any]) -> bytes | None:
+    def get(self, depends: Mapping[str, object]) -> bytes | None:
         """The engine built for exactly ``depends``; None where there is no such file, or it cannot be trusted."""
         file = self._file(depends)
         try:
@@ -41,16 +40,16 @@ class Engines:
         whole = data.startswith(MAGIC) and said == {"depends": _plain(depends), "sha256": _sha(engine)}
         return engine if whole else None
 
-    def put(self, depends: Mapping[str, Any], engine: bytes) -> None:
+    def put(self, depends: Mapping[str, object], engine: bytes) -> None:
         """Keep an engine, unless the store cannot be written. Write a file beside its place and move it there, so
         that nobody reads half of it."""
         head = json.dumps({"depends": _plain(depends), "sha256": _sha(engine)}, sort_keys=True).encode()
         _replace(self._file(depends), MAGIC + head + b"\n" + engine)
 
-    def _file(self, depends: Mapping[str, Any]) -> Path:
+    def _file(self, depends: Mapping[str, object]) -> Path:
         return self._folder / f"{key(depends)}.engine"
 
-    def timings(self, depends: Mapping[str, Any]) -> bytes:
+    def timings(self, depends: Mapping[str, object]) -> bytes:
         """The timing cache of this GPU and version; empty where none is kept. TensorRT itself refuses a bad one."""
         file = self._timings_file(depends)
         touch(file)
@@ -59,20 +58,20 @@ class Engines:
         except OSError:
             return b""
 
-    def put_timings(self, depends: Mapping[str, Any], data: bytes) -> None:
+    def put_timings(self, depends: Mapping[str, object], data: bytes) -> None:
         _replace(self._timings_file(depends), data)
 
-    def _timings_file(self, depends: Mapping[str, Any]) -> Path:
+    def _timings_file(self, depends: Mapping[str, object]) -> Path:
         host = {name: depends[name] for name in ("gpu", "tensorrt")}
         return self._folder / f"{key(host)}.timings"
 
 
-def key(depends: Mapping[str, Any]) -> str:
+def key(depends: Mapping[str, object]) -> str:
     """A hash of all that an engine depends on."""
     return _sha(json.dumps(_plain(depends), sort_keys=True).encode())[:32]
 
 
-def _plain(depends: Mapping[str, Any]) -> Any:
+def _plain(depends: Mapping[str, object]) -> object:
     return json.loads(json.dumps(depends, default=str))
 
 
