@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from conformance.case.files.declaration import Case
@@ -120,43 +119,10 @@ def _observed(case: Case, exporter: Exporter | None, ignored: Collection[Path]) 
         modules={place: " ".join(sorted(names)) for place, names in sorted(known.modules.items())},
         packages=packages.of_files(_installed(used)),
         lowerings={exporter: lowerings.registrations(exporter)} if called and exporter is not None else {},
-        variables={"*": variable("*")} if used.environment else {},
+        variables={name: variable(name) for name in sorted(used.variables)},
         host={name: fact(name) for name in sorted(used.facts)},
-        fleeting=tuple(
-            sorted({*used.fleeting, *_fleeting(used.files), *(used.unseen if not case.says.depends else ())})
-        ),
+        fleeting=tuple(sorted(used.fleeting | (used.unseen if not case.says.depends else frozenset()))),
     )
-
-
-_MODULES = frozenset({"time", "datetime", "os", "random", "secrets", "uuid"})
-_AT_EACH_RUN = {
-    "the clock": re.compile(
-        r"time\.(time|perf_counter|monotonic|process_time|localtime|gmtime|ctime|asctime|strftime)(_ns)?(\.|$)"
-        r"|datetime\.(date\.|datetime\.)?(now|today|utcnow)"
-    ),
-    "random numbers of the system": re.compile(
-        r"os\.(urandom|getrandom)|random\.SystemRandom|secrets\.|uuid\.uuid[14]"
-    ),
-    "the process": re.compile(r"os\.(getpid|times|getloadavg)"),
-}
-"""What is another at each run, and the dotted names of what asks for it: Python raises no event there."""
-
-
-def _fleeting(files: Iterable[str]) -> Iterator[str]:
-    """Yield what the user's own code asks that is another at each run, by the names in its text."""
-    for file in files:
-        names = uses.names_in(file)
-        asked = {f"{module}.{name}" for module in _MODULES & names for name in names}
-        if uses.kind_of(file) != uses.USER or not any(_asked_for(asked)):
-            continue
-        source = or_else(None, partial(lowering_functions.read, file))
-        if source is not None and source.whole is None:  # else names are computed, or the text is elsewhere
-            asked = {*source.taken(source.uses)}
-        yield from _asked_for(asked)
-
-
-def _asked_for(asked: Iterable[str]) -> Iterator[str]:
-    return (what for what, names in _AT_EACH_RUN.items() if any(map(names.match, asked)))
 
 
 def _of_exporters(

@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance.models.kept import contents, lowering_functions, lowerings, packages
 from conformance.models.kept.contents import of_text, short
-from conformance.models.kept.fingerprint import VARIABLES, change
+from conformance.models.kept.fingerprint import change
 from conformance.models.kept.lowering_functions import AS_IT_IS
 from conformance.process.worker import uses
 from conformance.results.records.processor import cpu
@@ -221,19 +221,14 @@ class Now:
         return fact(name)
 
 
-_VOLATILE = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "PYTHONHASHSEED"})
-"""Variables that shells set anew, and one that all workers have alike."""
-_OF_NO_CASE = ("PYTEST_", "PROTOCOL_BUFFERS_", "TRITON_", *VARIABLES)
-"""How the names of variables begin that pytest and libraries set, and of those that are part of every result."""
-
-
 def variable(name: str) -> str:
-    """Return the hash of a variable of this process; for ``*`` of all but the volatile ones."""
-    known = uses.variables()
+    """Return the hash of a variable of this process; of all of them for ``*``."""
     if name == "*":
-        own = {key for key in known if not key.startswith(_OF_NO_CASE)} - _VOLATILE
-        return of_text(repr([(key, known[key]) for key in sorted(own)]))
-    return of_text(known[name]) if name in known else NOT_THERE
+        return of_text(
+            repr(sorted((key, value) for key, value in os.environ.items() if not key.startswith("PYTEST_")))
+        )
+    value = os.environ.get(name)
+    return NOT_THERE if value is None else of_text(value)
 
 
 def fact(name: str) -> str:

@@ -441,7 +441,7 @@ def sound() -> Iterator[Way]:
     yield Way(
         "sound_variable",
         "a variable that nothing reads",
-        "factor = 2.0",
+        "import os\nfactor = os.environ.get('OTHER_VARIABLE', '2.0')",
         variable=("2.0", "3.0"),
         sound=True,
     )

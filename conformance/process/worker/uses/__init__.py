@@ -2,10 +2,9 @@
 
 Files, modules, variables, the host, the clock.
 
-Python's audit events tell of files (``events``), and Python's import of modules (``observed_imports``). Of reads
-that raise no event, the status of a file and the working directory are noted by ``unaudited_calls`` in place of
-Python's own functions, which do the same and note who called. Variables, facts of the host and the clock are looked
-for among the names in code.
+Python's audit events tell of files (``events``), and Python's import of modules (``observed_imports``). Reads that
+raise no event (variables, the status of a file, the clock, the host's name) are noted by ``unaudited_calls`` in place
+of Python's own, which do the same and note who called.
 
 A note (``notes``) belongs to the file of the user's whose code made it (``callers``, ``whose``), and to the case that
 runs. A module is loaded once in a process; so a later case that imports it takes over what that module's code has
@@ -18,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import ModuleType
 
 from conformance.process.worker.uses import events, observed_imports, unaudited_calls
@@ -43,25 +42,10 @@ from conformance.process.worker.uses.whose import (
 
 __all__ = [
     "INSTALLED", "USER", "Import", "Used", "absolute", "begin", "begun", "count", "file_of", "has_changed",
-    "has_module", "has_other_names", "imported_by", "is_of_a_library", "is_site", "kind_of", "names_in",
-    "names_module", "note_file", "note_folder", "of_case", "reads", "settle", "so_far", "variables",
-    "variables_at_first", "watch_libraries",
+    "has_module", "has_other_names", "imported_by", "is_of_a_library", "is_site", "kind_of", "names_module",
+    "note_file", "note_folder", "of_case", "reads", "settle", "so_far", "variables_at_first", "watch_libraries",
 ]  # fmt: skip
 
-_OF_VARIABLES = frozenset({
-    "environ", "environb", "getenv", "getenvb", "expandvars", "expanduser", "home", "which", "getuser",
-    "get_exec_path", "tempfile",
-})  # fmt: skip
-"""Names by which Python reads variables of the environment, itself or in its library."""
-_FACTS: Mapping[str, frozenset[str]] = {
-    "host name": frozenset({"gethostname", "getfqdn", "nodename", "uname", "platform.node"}),
-    "cores": frozenset({"cpu_count", "sched_getaffinity", "process_cpu_count"}),
-    "platform": frozenset({"uname", "platform", "machine", "libc_ver"}),
-    "locale": frozenset({"locale"}),
-    "user": frozenset({"getlogin", "getuid", "geteuid", "getgid"}),
-    "gpu": frozenset({"is_available"}),
-}
-"""By what Python or PyTorch says of the host, the names by which that is asked."""
 _begun = False
 variables_at_first: dict[str, str] = {}
 """The variables of this process before libraries have set theirs."""
@@ -149,12 +133,10 @@ def so_far(roots: Iterable[str] = (), keep: Callable[[str], bool] = lambda file:
         happened.discard(note)
     happened.update(*(NOTES.of_files.get(file, ()) for file in files))
     happened -= {("read", file) for file in skipped}
+    clock = {"the clock" for file in files if _reads_clock(file)}
 
     def all_of(kind: str) -> frozenset[str]:
         return frozenset(what for happening, what in happened if happening == kind)
-
-    executed = all_of("read") | files
-    of_user = {name for file in executed if kind_of(file) == USER for name in names_in(file)}
 
     return Used(
         files=(all_of("read") - NOTES.written) | files,
@@ -162,23 +144,11 @@ def so_far(roots: Iterable[str] = (), keep: Callable[[str], bool] = lambda file:
         listed=all_of("listed") - NOTES.written,
         looked=all_of("looked") - NOTES.written,
         imports=frozenset(imports),
-        environment=any(names_in(file) & _OF_VARIABLES for file in executed),
-        facts=all_of("fact") | {fact for fact, asking in _FACTS.items() if of_user & asking},
-        fleeting=all_of("fleeting"),
+        variables=all_of("variable") - NOTES.set,
+        facts=all_of("fact"),
+        fleeting=all_of("fleeting") | clock,
         unseen=all_of("unseen") | ({"a use that could not be noted"} if NOTES.lost else set()),
     )
-
-
-def names_in(file: str) -> set[str]:
-    """Return the names that the code of a file uses, of the user's or of a package of its choice."""
-    names = NOTES.names.get(file, set())
-    return names | {"platform.node"} if names >= {"platform", "node"} else names
-
-
-def variables() -> dict[str, str]:
-    """Return the variables of the environment as the cells of this process found them."""
-    found = {**os.environ, **NOTES.set}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def imported_by(file: str) -> frozenset[str]:
@@ -217,3 +187,10 @@ def _held_by(file: str) -> list[str]:
         if other is not None and other != file:
             held.append(other)
     return held
+
+
+def _reads_clock(file: str) -> bool:
+    """Return whether a file has code that asks ``datetime``, whose methods cannot be replaced."""
+    names = NOTES.names.get(file, set())
+    imports = {entry.name.partition(".")[0] for entry in NOTES.imports.get(file, {}).values()}
+    return "datetime" in imports and bool(names & {"now", "today", "utcnow"})

@@ -1,6 +1,6 @@
 """Note what Python's audit events tell of.
 
-Files, listings, code that is executed, variables that are set, other processes, connections.
+Files, listings, text that is executed, other processes, connections.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from conformance.process.worker.uses import first_states
 from conformance.process.worker.uses.callers import asking_user, calling_user, user_at
 from conformance.process.worker.uses.notes import NOTES, WITHIN, note_use
-from conformance.process.worker.uses.whose import INSTALLED, USER, absolute, kind_of, package_of, source_of
+from conformance.process.worker.uses.whose import USER, absolute, kind_of, source_of
 
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
 _ELSEWHERE = {
@@ -23,9 +23,7 @@ _ELSEWHERE = {
     "socket.getaddrinfo": "a connection", "urllib.Request": "a connection", "os.fork": "another process",
     "os.forkpty": "another process",
 }  # fmt: skip
-_SETTING = frozenset({"os.putenv", "os.unsetenv"})
-_FILES = frozenset({"open", "import", "exec", "ctypes.dlopen", "sqlite3.connect"})
-_EVENTS = frozenset({*_FILES, *_LISTINGS, *_SETTING, *_ELSEWHERE})
+_EVENTS = frozenset({"open", "import", "exec", "ctypes.dlopen", "sqlite3.connect", *_LISTINGS, *_ELSEWHERE})
 _MEMORY = ("/proc/", "/sys/", "/dev/")
 _WRITING = os.O_WRONLY | os.O_RDWR
 
@@ -54,8 +52,6 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         elif event in ("ctypes.dlopen", "sqlite3.connect"):
             if arguments[0] is not None and os.sep in os.fsdecode(arguments[0]):
                 _opened(arguments[0], "r", 0)
-        elif event in _SETTING:
-            _set_variable(os.fsdecode(arguments[0]))
         elif event in _ELSEWHERE:
             user = asking_user(sys._getframe(1))
             if user is not None:
@@ -111,29 +107,12 @@ def _opened(path: Any, mode: str | None, flags: int | None) -> OSError | None:
     return None
 
 
-def _set_variable(name: str) -> None:
-    """Note what a variable was before a cell set it; one that is set beside all cells is what they find."""
-    if NOTES.case is None:
-        NOTES.set.pop(name, None)
-    else:
-        NOTES.set.setdefault(name, os.environ.get(name))
-
-
 def _executed(code: Any) -> None:
-    """Note the names in code of the user's or of a package of its choice; of text, for whose code executes it."""
-    if not isinstance(code, CodeType):
+    if not isinstance(code, CodeType) or kind_of(code.co_filename) != USER:
         return
-    file = code.co_filename
-    if file.startswith("<"):
-        file = user_at(sys._getframe(2)) or file
-    kind = kind_of(file)
-    if kind != USER and (kind != INSTALLED or package_of(file) in NOTES.base):
-        return
-    names = NOTES.names.setdefault(source_of(file), set())
-    before = len(names)
+    names = NOTES.names.setdefault(code.co_filename, set())
     waiting = [code]
     while waiting:
         part = waiting.pop()
         names.update(part.co_names)
         waiting += [constant for constant in part.co_consts if isinstance(constant, CodeType)]
-    NOTES.count += len(names) - before

@@ -38,8 +38,7 @@ class Used:
     looked: frozenset[str] = frozenset()
     """Paths of which it was asked what is there."""
     imports: frozenset[Import] = frozenset()
-    environment: bool = False
-    """Whether it may read variables of the environment: no event tells which."""
+    variables: frozenset[str] = frozenset()
     facts: frozenset[str] = frozenset()
     """What was read of the host, as ``FACTS`` of ``models.kept.observed_dependencies`` names it."""
     fleeting: frozenset[str] = frozenset()
@@ -61,13 +60,13 @@ class ProcessNotes:
     imports: dict[str, dict[tuple[str, str | None], Import]] = field(default_factory=dict)
     """By the file that imports."""
     names: dict[str, set[str]] = field(default_factory=dict)
-    """By file the names that its code uses: what raises no event is looked for among them."""
+    """By file of the user's the names that its code uses: what cannot be replaced is looked for among them."""
     count: int = 0
     lost: bool = False
     """Whether something was used and could not be noted."""
     written: set[str] = field(default_factory=set)
-    set: dict[str, str | None] = field(default_factory=dict)
-    """Variables that were set as cells ran, and what they were before; None where they were not set."""
+    set: set[str] = field(default_factory=set)
+    """Variables that the user's code set."""
     first_states: dict[str, State] = field(default_factory=dict)
     """By path the state of a file when it was first used in this process."""
     first_names: dict[str, frozenset[str]] = field(default_factory=dict)

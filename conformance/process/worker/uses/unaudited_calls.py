@@ -1,6 +1,6 @@
 """Note what raises no event.
 
-The status of a file, and the working directory.
+Variables, the status of a file, the clock, what the host says of itself.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any
 
 from conformance.process.worker.uses import first_states
-from conformance.process.worker.uses.callers import asking_user, user_at
-from conformance.process.worker.uses.notes import NOTES, WITHIN, note_use
+from conformance.process.worker.uses.callers import asking_user, calling_user, user_at
+from conformance.process.worker.uses.notes import NOTES, WITHIN, note_use, noting
 from conformance.process.worker.uses.whose import USER, absolute, kind_of
 
 
@@ -62,6 +62,29 @@ class Noted:
         return repr(self.__wrapped__)
 
 
+def replace(module: Any, name: str, kind: str, what: str, *, through: frozenset[str] | None = None) -> None:
+    """Put a ``Noted`` in the place of a function of a module.
+
+    ``through``: only the user's own calls count, and those through these modules; None for all of the library.
+    """
+    original = getattr(module, name, None)
+    if original is None or isinstance(original, Noted):
+        return
+
+    def note(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+        caller: FrameType | None = frame
+        if through is not None:
+            while caller is not None and caller.f_globals.get("__name__") in through:
+                caller = caller.f_back
+            if caller is None or kind_of(caller.f_code.co_filename) != USER:
+                return
+        user = asking_user(caller)
+        if user is not None:
+            note_use(kind, what, user)
+
+    setattr(module, name, Noted(original, note, module.__name__))
+
+
 READERS = {"safetensors": "safe_open", "safetensors.numpy": "safe_open", "safetensors.torch": "safe_open"}
 """By module its functions of compiled code that open a file by its path."""
 _PATHS = frozenset({"posixpath", "genericpath", "os", "pathlib"})
@@ -69,9 +92,56 @@ _LINES = frozenset({"inspect", "linecache", "tokenize"})
 """Modules that look for lines of source, for messages alone."""
 
 
+def watch() -> None:
+    """Note what these functions are asked from now on."""
+    _watch_variables()
+    _watch_functions()
+
+
 def watch_libraries() -> None:
-    """Note also what PyTorch reads by itself, where it is loaded; calling it again changes nothing."""
-    watch_reader(sys.modules.get("torch"), "from_file")
+    """Note also what PyTorch says of the host, where it is loaded; calling it again changes nothing."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    for module, names in ((torch.backends.cpu, ("get_cpu_capability",)), (torch.cuda, ("is_available",))):
+        for name in names:
+            replace(module, name, "fact", "cpu" if module is not torch.cuda else "gpu")
+    for name in [name for name in dir(torch.cpu) if name.startswith("_is_")]:
+        replace(torch.cpu, name, "fact", "cpu")
+    watch_reader(torch, "from_file")
+
+
+def _watch_variables() -> None:
+    environ: Any = type(os.environ)
+    getitem, iterate, setitem = environ.__getitem__, environ.__iter__, environ.__setitem__
+
+    def __getitem__(self: Any, key: Any) -> Any:
+        _read_variable(key)
+        return getitem(self, key)
+
+    def __iter__(self: Any) -> Any:
+        _read_variable("*")
+        return iterate(self)
+
+    def __setitem__(self: Any, key: Any, value: Any) -> None:
+        with noting:
+            if (
+                NOTES.case is not None
+                and user_at(sys._getframe(1)) is not None
+                and ("variable", key) not in NOTES.of_cases.get(NOTES.case, ())
+            ):
+                NOTES.set.add(os.fsdecode(key))
+        setitem(self, key, value)
+
+    for function in (__getitem__, __iter__, __setitem__):
+        setattr(environ, function.__name__, function)
+
+
+def _read_variable(key: Any) -> None:
+    with noting:
+        user = asking_user(sys._getframe(2))
+        if user is not None:
+            note_use("variable", os.fsdecode(key), user)
 
 
 def watch_reader(module: Any, name: str) -> None:
@@ -108,17 +178,50 @@ def _note_status(frame: FrameType, arguments: tuple[Any, ...]) -> None:
         note_use("looked", path, user)
 
 
-def _note_folder(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+def _note_uname(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    """Note the platform, and the host's name where the user's own code asks: that is another in each container."""
     user = asking_user(frame)
     if user is not None:
-        note_use("fact", "cwd", user)
+        note_use("fact", "platform", user)
+    if frame.f_globals.get("__name__") != "platform":  # which asks for all and keeps it, whatever it was asked
+        own = calling_user(frame)
+        if own is not None:
+            note_use("fact", "host name", own)
 
 
-def watch() -> None:
-    """Note what these functions are asked from now on."""
-    for note, names in (
-        (_note_status, ("stat", "lstat", "access", "readlink")),
-        (_note_folder, ("getcwd", "getcwdb")),
-    ):
-        for name in names:
-            setattr(os, name, Noted(getattr(os, name), note, "os"))
+def _watch_functions() -> None:
+    import locale
+    import platform
+    import random
+    import socket
+    import tempfile
+    import time
+
+    for name in ("stat", "lstat", "access", "readlink"):
+        setattr(os, name, Noted(getattr(os, name), _note_status, "os"))
+    asked: Any
+    for asked in (os, platform):
+        asked.uname = Noted(asked.uname, _note_uname, asked.__name__)
+    of_platform = "platform machine processor release system version architecture libc_ver"
+    of_locale = "setlocale getlocale localeconv getpreferredencoding getdefaultlocale"
+    facts = {
+        "cwd": [(os, "getcwd"), (os, "getcwdb")],
+        "host name": [(socket, "gethostname"), (socket, "getfqdn"), (platform, "node")],
+        "cores": [(os, "cpu_count"), (os, "sched_getaffinity"), (os, "process_cpu_count")],
+        "platform": [(platform, name) for name in of_platform.split()],
+        "locale": [(locale, name) for name in of_locale.split()],
+        "user": [(os, name) for name in ("getlogin", "getuid", "geteuid", "getgid")],
+    }  # fmt: skip
+    for what, functions in facts.items():
+        for module, name in functions:
+            replace(module, name, "fact", what)
+    for name in ("gettempdir", "gettempdirb", "mkdtemp", "mkstemp"):
+        replace(tempfile, name, "variable", "TMPDIR")
+    clock = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time")
+    for name in (*clock, "process_time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime"):
+        replace(time, name, "fleeting", "the clock", through=frozenset())
+    for name in ("getpid", "times", "getloadavg"):
+        replace(os, name, "fleeting", f"os.{name}", through=frozenset())
+    chance = frozenset({"random", "secrets", "uuid"})
+    replace(os, "urandom", "fleeting", "random numbers of the system", through=chance)
+    replace(random, "_urandom", "fleeting", "random numbers of the system", through=chance)
