@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from conformance.case.files.declaration import Case
+from conformance.case.files.python import EXPRESSION
 from conformance.cells.replay.compile_trial import Refusing, stop, try_jobs
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
 from conformance.models.engine_build import engine_build
 from conformance.models.kept.model_store import Stored
-from conformance.models.reference.expression import EXPRESSION
 from conformance.process.disk.value_store import KeptValues
 from conformance.process.errors import display_path
 from conformance.runtimes.tensorrt.refusals import Refusal

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from conformance.case.files.python import EXPRESSION
 from conformance.models.cell_run import CellRun
-from conformance.models.reference.expression import EXPRESSION
 from conformance.process.arrays import Inputs
 from conformance.process.errors import Details, attempt, causes, display_path, or_else
 from conformance.process.worker import aside

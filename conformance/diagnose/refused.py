@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.case.files.declaration import Case
-from conformance.case.files.python import raised_at
+from conformance.case.files.python import EXPRESSION, raised_at
 from conformance.diagnose.operators.captured_program import Unable
 from conformance.diagnose.operators.refused_operator import Refused, next_stop, refused_model, stopped_export
 from conformance.diagnose.own_code import accused, declared_own, own_code, raising, told_of
@@ -20,7 +20,6 @@ from conformance.judge.case_edits import flow, plain
 from conformance.judge.conditioning import left_open
 from conformance.judge.red_cell import RedExport
 from conformance.models.cell_run import CellRun
-from conformance.models.reference.expression import EXPRESSION
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Stopped, attempt, display_path, or_else, summarize, works
 from conformance.process.worker import aside

@@ -57,6 +57,7 @@ from tests.diagnose.test_blame import decide
 from tests.kit.cases import case_of, load_case, problems_of, say, write_case
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
+from tests.results.report.support import record as report_record
 
 F32 = np.float32
 
@@ -293,9 +294,8 @@ def test_the_record_keeps_the_largest_error_whichever_example_has_it():
 
 
 def test_beside_a_cell_a_skipped_check_hides_no_failed_one():
-    cell = {"case": "a", "exporter": "torchscript", "opset": 17, "runtime": "onnxruntime", "precision": "fp32"}
     checks = {"accuracy": "passed", "engine": "skipped", "specials": "failed"}
-    records = [{**cell, "check": check, "status": status, "examples": 1} for check, status in checks.items()]
+    records = [report_record("a", check=check, status=status, examples=1) for check, status in checks.items()]
     for order in (records, records[::-1]):
         assert [line.split()[-1] for line in matrix.lines(order, 80)][-1] == "N"
 

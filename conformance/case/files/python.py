@@ -38,6 +38,10 @@ from conformance.process.worker.reserved import is_needed, is_reserved, names_of
 from conformance.process.worker.state import fence
 from conformance.results.records.record_types import Place
 
+EXPRESSION = "<forward of "
+"""How the name begins under which Python knows the source of an expression."""
+
+
 _INTERPRETER = "Traceback of TorchScript"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

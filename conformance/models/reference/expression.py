@@ -12,11 +12,8 @@ from collections.abc import Mapping
 import torch
 
 from conformance.case.files.declaration import Case
-from conformance.case.files.python import Folder
+from conformance.case.files.python import EXPRESSION, Folder
 from conformance.process.errors import Stopped, did_you_mean
-
-EXPRESSION = "<forward of "
-"""How the name begins under which Python knows the source of an expression."""
 
 
 def expression_module(case: Case, folder: Folder, arguments: Mapping[str, object]) -> torch.nn.Module:

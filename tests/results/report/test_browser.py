@@ -226,7 +226,7 @@ def test_orders(tab, report):
 
 # ---- a cell -------------------------------------------------------------------------------------------------
 def test_a_cell_has_all_that_is_known(tab, report):
-    tab.open(report, f"#cell={FULL['id']}")
+    tab.open(report, f"#cell={FULL.id}")
     found = panel(tab)
     assert found is not None and "[object" not in found and "undefined" not in found and "NaN" not in found
     for part in (
@@ -338,7 +338,7 @@ def luminance(tab: Page, selector: str, name: str) -> float:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_system_and_can_be_read(tab, report, scheme):
     tab.colours(scheme)
-    tab.open(report, f"#cell={FULL['id']}")
+    tab.open(report, f"#cell={FULL.id}")
     paper = luminance(tab, "body", "backgroundColor")
     assert (paper > 0.5) == (scheme == "light")
     pairs = [("body", "body"), (".quiet", "body"), (".first a", ".first"), (".verdict", ".verdict")]
