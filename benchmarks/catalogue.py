@@ -68,7 +68,7 @@ def rows(quick: bool) -> Iterator[Row]:
     if not quick:
         host = environment([])
         measured = f"{date.today()}, {host['cpu']['name']}, {host['cores']} cores, {PROCESSES} workers"
-        write_usual(SHIPPED, first[1], measured)
+        write_usual(SHIPPED, map(Record.from_dict, first[1]), measured)
     spent, again = _by_stage(first[1]), _by_stage(second[1])
     yield Row(
         f"the whole catalogue, {len(first[1]):,} cells, {PROCESSES} workers", f"{first[0]:.0f} s",
@@ -100,11 +100,11 @@ def rows(quick: bool) -> Iterator[Row]:
         yield _shards(count, first[1])
 
 
-def write_usual(folder: Path, records: Iterable[Mapping[str, Any]], measured: str) -> None:
+def write_usual(folder: Path, records: Iterable[Record], measured: str) -> None:
     """Write the file of a folder, by the records of a run of all of its cells; ``measured`` says where and when."""
     spent: dict[str, float] = {}
     for record in records:
-        spent[record["case"]] = spent.get(record["case"], 0.0) + own_seconds(Record.from_dict(record))
+        spent[record.case] = spent.get(record.case, 0.0) + own_seconds(record)
     seconds = {name: round(value, 1) for name, value in sorted(spent.items())}
     text = json.dumps({"measured": measured, "seconds": seconds}, indent=1)
     (folder / FILE).write_text(f"{text}\n", encoding="utf-8")

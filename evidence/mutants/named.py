@@ -64,9 +64,9 @@ def _planted(progress: object, made: MadeMutant, function: Callable[..., Any], a
 
     # No pass of the exporter's is at fault, and looking for one exports many times.
     with mock.patch.object(models, "export", export), mock.patch.object(first_operator, "guilty", lambda right: []):
-        judging.accept()  # it is no case that has replaced them
+        judging.remember().accept()  # it is no case that has replaced them
         answer = function(progress, *args)
-    judging.accept()
+    judging.remember().accept()
     return answer
 
 

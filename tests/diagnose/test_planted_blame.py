@@ -23,6 +23,7 @@ from tests.kit.planting import planted
 from tests.kit.runtimes import Alter
 from tests.plants.edits import of_output, times
 from tests.plants.planting import after_conversion, exported, exporting
+from tests.results.report.support import record as report_record
 
 pytestmark = [pytest.mark.own_store, pytest.mark.usefixtures("one_thread")]
 
@@ -325,9 +326,8 @@ def test_a_mask_may_become_minus_infinity_in_fp16_and_a_constant_of_a_million_ma
 
 # ---- the matrix ----------------------------------------------------------------------------------------------------
 def test_long_names_are_cut_where_it_tells_them_apart_in_a_narrow_terminal():
-    about = {"exporter": "torchscript", "runtime": "onnxruntime", "precision": "fp32", "check": "accuracy"}
     names = [f"a_convolution_with_a_name_that_tells_much-kernel=1-stride={stride}" for stride in (1, 2)]
-    records = [{"case": name, "opset": 17, "status": "passed", **about} for name in names]
+    records = [report_record(name, exporter="torchscript", opset=17) for name in names]
     rows = [line.removesuffix("✓").rstrip() for line in matrix.lines(records, 80) if "✓" in line]
     assert [row[-10:] for row in rows] == [name[-10:] for name in names]
     assert all(row.startswith("a_convolution_with") for row in rows)

@@ -243,8 +243,8 @@ def test_the_smallest_model_is_a_bundle_that_fails_where_it_is_replayed(failing,
     assert failing.smallest is not None
     bundle = Bundle(Path(failing.smallest["bundle"]))
     (again,) = replay(bundle, "onnxruntime", tmp_path / "report", tmp_path / "store")
-    assert (again["status"], again["error"], again["conclusion"]) == ("failed", "WrongValue", "optimizer")
-    assert again["optimizer"]["passes"] == ["LayerNormFusionL1"]
+    assert (again.status, again.error, again.conclusion) == ("failed", "WrongValue", "optimizer")
+    assert again.optimizer["passes"] == ["LayerNormFusionL1"]
 
 
 def test_a_kernel_that_is_wrong_is_cut_out_alone_and_held_to_who_is_right(bench):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conformance.front import cli
+from conformance.results.records.record import Record
 from tests.kit.harmless import changed, places
 from tests.results.baseline.support import CRASHED, HEADER, SKIPPED, XFAILED, put, record, written
 
@@ -42,13 +43,17 @@ WRONG: tuple[Any, ...] = (
 """Values that replace those of a run."""
 
 
-def a_run() -> dict[str, Any]:
-    """A run whose records have every field filled."""
-    records = [
+def some_records() -> list[Record]:
+    """Records that have every field filled."""
+    return [
         record(IDS[0], **FULL), record(IDS[1], **{**FULL, **CRASHED}), record(IDS[2], **{**FULL, **XFAILED}),
         record(IDS[3], **{**FULL, **SKIPPED}), record("export[one-dynamo-op20]", graph=FULL["graph"]),
     ]  # fmt: skip
-    return {**copy.deepcopy(HEADER), "records": copy.deepcopy(records)}
+
+
+def a_run() -> dict[str, Any]:
+    """A run of such records, as its file has it."""
+    return {**copy.deepcopy(HEADER), "records": [one.as_dict() for one in some_records()]}
 
 
 def commands(bad: Path, good: Path, out: Path) -> Iterator[list[str]]:
@@ -71,7 +76,7 @@ Ends = Callable[..., "set[int]"]
 @pytest.fixture
 def ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ends:
     """Runs every command on a bad run or baseline, checks the rules that hold for all, and gives their exit codes."""
-    good, out = put(tmp_path / "good", a_run()["records"]), tmp_path / "out"
+    good, out = put(tmp_path / "good", some_records()), tmp_path / "out"
     out.mkdir()
 
     def run(bad: Path, only: str = "", number: int | None = None) -> set[int]:
@@ -134,8 +139,8 @@ def test_what_is_no_file_or_cannot_be_read_is_one_line_and_exit_code_2(tmp_path,
 
 @pytest.mark.parametrize("file", ["run.json", "records.jsonl", "baseline.jsonl"])
 def test_a_file_may_end_at_any_byte(tmp_path, ends, file):
-    whole = put(tmp_path / "whole", a_run()["records"][:2])
-    data = (written(tmp_path, *a_run()["records"]) if file == "baseline.jsonl" else whole / file).read_bytes()
+    whole = put(tmp_path / "whole", some_records()[:2])
+    data = (written(tmp_path, *some_records()) if file == "baseline.jsonl" else whole / file).read_bytes()
     place = tmp_path / file
     for end in random.Random(5).sample(range(len(data)), 10):
         place.write_bytes(data[:end])
@@ -152,9 +157,9 @@ def test_no_value_in_the_wrong_place_is_a_mistake_of_ours(tmp_path, ends, file):
         del said["records"][1:]
     else:
         accepted = [{"kind": "slower", "because": "so", "was": {"ratio": 0.1, "latency": {"own": LATENCY["own"]}}}]
-        one, other = a_run()["records"][:2]
-        text = written(tmp_path, {**one, "accepted": accepted}, other).read_text()
+        text = written(tmp_path, *some_records()[:2]).read_text()
         said = [json.loads(line) for line in text.splitlines() if line]
+        said[1]["accepted"] = accepted
     for path in places(said):
         new = changed(said, path, chance.choice((*WRONG, ...)))
         lines = new if isinstance(new, list) else [new]
@@ -180,7 +185,7 @@ def test_the_line_says_which_value_is_wrong(tmp_path, capsys, path, value, said)
 
 
 def test_changes_beside_a_run_are_held_to_their_form(tmp_path, ends):
-    folder = put(tmp_path / "bad", a_run()["records"])
+    folder = put(tmp_path / "bad", some_records())
     for text in ("{", "5", "{}", "[5]", "[[]]", '[{"id": 1}]', '[{"id": "a", "kind": []}]', "[" * 100_000):
         (folder / "changes.json").write_text(text, encoding="utf-8")
         assert cli.main(["report", str(folder)]) == 2, text

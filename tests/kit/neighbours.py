@@ -75,7 +75,7 @@ HARMS = {
              "tolerance.failed.__code__.co_name == 'failed'"),
     "library_code": ("setattr(json.loads, '__code__', json.loads.__code__.replace(co_name='harmed'))",
                      "json.loads.__code__.co_name == 'loads'"),
-    "default": ("setattr(tolerance.failed, '__defaults__', (1,))", "tolerance.failed.__defaults__ == (None,)"),
+    "default": ("setattr(tolerance.failed, '__defaults__', (1,))", "tolerance.failed.__defaults__ == (None, None)"),
     "schema_function": ("setattr(onnx.checker, 'check_model', len)", "onnx.checker.check_model is not len"),
     "symbolic": ("torch.onnx.register_custom_op_symbolic('aten::cos', len, 17)", ""),
     "decomposition": ("torch._decomp.decomposition_table.update({torch.ops.aten.cos.default: len})", ""),

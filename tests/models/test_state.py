@@ -16,6 +16,7 @@ from conformance.results.records import coverage_totals
 from conformance.results.records.death import note_death
 from tests.kit.cases import PASSED, module_of, say, verdict
 from tests.kit.modules import net_of
+from tests.results.report.support import record as report_record
 from tests.results.test_record import record as recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:Sparse CSR:UserWarning")
@@ -129,7 +130,7 @@ def test_a_module_that_cannot_be_copied_is_built_again_for_coverage(bench):
 def test_a_run_says_of_which_case_coverage_is_not_known_and_why():
     known = {"seen": 1, "of": 1, "blind": []}
     unknown = {"seen": 0, "of": 0, "blind": [], "unknown": "raises", "why": "TypeError: there is only one"}
-    records = [{"case": name, "precision": "fp32", "coverage": told} for name, told in (("a", known), ("b", unknown))]
+    records = [report_record(name, coverage=told) for name, told in (("a", known), ("b", unknown))]
     assert [line.strip() for line in coverage_totals.least(records)][1:] == ["b: TypeError: there is only one"]
     assert [*coverage_totals.least(records[:1])] == []
 

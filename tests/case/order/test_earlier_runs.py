@@ -9,6 +9,7 @@ from benchmarks.catalogue import write_usual
 from conformance.case.plan.order import FILE, read_usual
 from conformance.front.plugin.progress import Remaining, describe_expected
 from conformance.results.records.durations import durations
+from tests.results.report.support import record
 
 pytestmark = pytest.mark.smoke
 
@@ -110,8 +111,8 @@ def test_time_is_said_no_more_exactly_than_it_is_known(seconds, words):
 
 
 def test_what_cases_usually_take_is_read_from_the_folder_of_the_cases(tmp_path):
-    records = [{"case": "a", "seconds": {"export": 1.5, "check": 0.5}}, {"case": "a", "seconds": {"run": 1.0}}]
-    write_usual(tmp_path, records, "yesterday, 2 cores")
+    spent = [{"export": 1.5, "check": 0.5}, {"run": 1.0}]
+    write_usual(tmp_path, [record("a", seconds=seconds) for seconds in spent], "yesterday, 2 cores")
     assert read_usual([tmp_path]) == read_usual([tmp_path / "a.yaml"]) == {"a": 3.0}
     assert json.loads((tmp_path / FILE).read_text())["measured"] == "yesterday, 2 cores"
     assert read_usual([tmp_path / "elsewhere", tmp_path]) == {"a": 3.0}

@@ -19,6 +19,7 @@ from tests.kit.cases import say, write_case
 from tests.kit.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
 from tests.kit.runs import Said, run_command
 from tests.kit.runtimes import wrong_runtime
+from tests.results.report.support import record
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ FAILED = {
 
 
 def test_the_command_of_a_record_looks_at_the_failing_example(typed):
-    words = shlex.split(align_of(FAILED))
+    words = shlex.split(align_of(record(**FAILED)))
     assert words[:2] == ["conformance", "align"] and words[-6:-4] == ["--at", "batch=2"]
     done = typed(network("Network", IMAGES), *words[2:])
     assert done.code == 0 and "batch=2, " in done.out and "negative values, seed 7" in done.out
@@ -65,7 +66,7 @@ def test_the_command_of_a_record_looks_at_the_failing_example(typed):
     {"draw": None},
 ])  # fmt: skip
 def test_no_command_is_told_that_would_not_help(other):
-    assert align_of(FAILED | other) is None
+    assert align_of(record(**FAILED | other)) is None
 
 
 def test_a_parting_has_the_exit_code_1_and_a_mark(typed):

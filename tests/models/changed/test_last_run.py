@@ -18,6 +18,7 @@ from conformance.models.kept.observed_dependencies import Now, Observed
 from conformance.models.kept.results import Last, last, note_conditions, note_last
 from tests.kit import runs
 from tests.models.changed.support import commit, edit
+from tests.results.baseline.support import record as recorded
 
 
 def plain(repository: Path) -> list[Cell]:
@@ -141,7 +142,7 @@ two: {about: second, forward: x * 2, inputs: {x: "float32[3]"}, export: {torchsc
 def test_a_mistake_in_another_case_of_the_file_is_no_change_of_this_one(tmp_path):
     file = tmp_path / "cases.yaml"
     file.write_text(BOTH)
-    record = {"id": "export[one-torchscript-op17]", "source": {"file": str(file)}}
+    record = recorded("export[one-torchscript-op17]", source={"file": str(file)})
     before = explain._says(record)
     file.write_text(BOTH.replace("forward: x * 2", "froward: x * 2"))
     assert explain._says(record) == before is not None
