@@ -93,7 +93,7 @@ def believed(record: Record, alone: Record, before: record_types.After) -> Recor
     """
     if _is_red(alone):
         return alone
-    if alone.undecided and f"({record.error})" in f"{alone.reason}":
+    if alone.doubted is not None and alone.doubted == record.error:
         return record  # alone it differs too, and nobody knows who is wrong
     record.after = {**before, "stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"

@@ -57,5 +57,7 @@ def check_doubts(red: RedCell) -> None:
         return
     for doubt in DOUBTS:
         reason = doubt(red)
+        if isinstance(reason, NoVerdict):
+            reason.doubted = red.stop.error
         if reason is not None:
             raise reason from red.stop

@@ -179,7 +179,7 @@ class Examples:
             try:
                 count(self._record, draw, self._verify.alone(example))
             except Stopped as stop:
-                if not shows(entry, stop.stage, stop.error, stop.reason):
+                if not shows(entry, stop):
                     self._record.declared.append(
                         {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
                     )

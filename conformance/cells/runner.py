@@ -310,7 +310,7 @@ def _without_verdict(cell: Cell, record: Record, instructions: frozenset[str]) -
     None for any other death."""
     if not (has_specials_by_default(cell) and crashed(record) and record.stage == "declare" and record.draw):
         return None
-    if fails_as_declared(cell, instructions, record.stage, record.error, record.reason):
+    if fails_as_declared(cell, instructions, record):
         return None
     text = f"the module itself ends its process for NaN or infinities: {record.signal}. specials: true would insist"
     undecided = skipped(cell, text)
@@ -329,11 +329,7 @@ def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Re
         return None
     draw = Draw(**record.draw)
     for entry in on_host(declared(cell), instructions):
-        if (
-            entry.when.only_some_draws
-            and about(entry.when, draw)
-            and shows(entry, record.stage, record.error, record.reason)
-        ):
+        if entry.when.only_some_draws and about(entry.when, draw) and shows(entry, record):
             fail_as_declared(record, entry.because, entry.fault, entry.when.host)
             return record
     return None

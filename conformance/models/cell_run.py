@@ -125,7 +125,8 @@ class CellRun:
             raise
         except Unavailable as reason:
             record.status, record.stage, record.reason = "skipped", reason.stage or stages.current, str(reason)
-            record.undecided = isinstance(reason, NoVerdict)
+            if isinstance(reason, NoVerdict):
+                record.undecided, record.doubted = True, reason.doubted
             raise
         except Undecided as stop:
             record.status, record.stage, record.reason, record.undecided = "skipped", stop.stage, stop.reason, True

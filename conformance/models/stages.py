@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.case.draw.draw import Draw
-from conformance.case.files.python import describe
+from conformance.case.files.python import caused_by, describe
 from conformance.process.errors import Details, Stopped, Unavailable, calls_runtimes, lacks_memory
 from conformance.process.worker.progress_note import Progress, encode
 from conformance.results.records.record import Record
@@ -77,7 +77,7 @@ class Stages:
             lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
             details = {"hints": ["report"], "traceback": lines[-12:]}
         stop = Stopped(self.current, type(error).__name__, text, fault, details)
-        stop.__cause__ = error
+        stop.__cause__, stop.caused_by = error, caused_by(error)
         return stop
 
 

@@ -137,6 +137,8 @@ class Stopped(Exception):
         self.error = error
         self.reason = shortened(reason)
         self.fault = fault
+        self.caused_by: str | None = None
+        """The name of the error of others that ``error`` came of, where an exporter only passes it on."""
         self.details: Details = {} if details is None else details
         """Further fields of the record: what is known where it is raised, and what ``results.records.explanation``
         adds."""
@@ -263,6 +265,9 @@ class Unavailable(Exception):
 
 class NoVerdict(Unavailable):
     """Nothing that ran tells right from wrong, here or on any other host: the cell is skipped, with this text."""
+
+    doubted: str | None = None
+    """The name of the error of a failure that accuses nobody, where there was one."""
 
 
 def display_path(path: Path) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.case.files.case_file import load
-from conformance.process.errors import CaseFileError
+from conformance.process.errors import CaseFileError, Stopped
 from conformance.results.records.settle import agrees
 from tests.kit.cases import write_case
 
@@ -34,18 +34,19 @@ def test_a_name_or_a_telling_part_of_a_text_is_read(tmp_path, error):
     assert load(write_case(tmp_path, CASE % ("export", f'"{error}"')))
 
 
-@pytest.mark.parametrize("declared, error, reason, same", [
-    ("KeyError", "KeyError", "KeyError: 'a'", True), ("KeyError", "MyKeyError", "MyKeyError: 'a'", False),
-    ("KeyError", "RuntimeError", "RuntimeError, caused by KeyError: 'a'", True),
-    ("KeyError", "RuntimeError", "RuntimeError, caused by KeyError", True),
-    ("KeyError", "RuntimeError", "RuntimeError, caused by KeyErrors: 'a'", False),
-    ("KeyError", "RuntimeError", "RuntimeError: KeyError", False),
-    ("exit 1", "exit 139", "the process ended with exit 139", False),
-    ("exit 1", "exit 1", "the process ended", True),
-    ("is not registered", "RuntimeError", "a::b is not registered here", True),
-    ("is not registered", "RuntimeError", "a::b has no kernel", False),
-    ("", "RuntimeError", "anything", False), (None, "RuntimeError", "anything", True),
+@pytest.mark.parametrize("declared, error, cause, reason, same", [
+    ("KeyError", "KeyError", None, "KeyError: 'a'", True), ("KeyError", "MyKeyError", None, "MyKeyError: 'a'", False),
+    ("KeyError", "RuntimeError", "KeyError", "RuntimeError, caused by KeyError: 'a'", True),
+    ("KeyError", "RuntimeError", "KeyErrors", "RuntimeError, caused by KeyErrors: 'a'", False),
+    ("KeyError", "RuntimeError", None, "RuntimeError: KeyError", False),
+    ("KeyError", "RuntimeError", None, "RuntimeError: it says ', caused by KeyError: '", False),
+    ("exit 1", "exit 139", None, "the process ended with exit 139", False),
+    ("exit 1", "exit 1", None, "the process ended", True),
+    ("is not registered", "RuntimeError", None, "a::b is not registered here", True),
+    ("is not registered", "RuntimeError", None, "a::b has no kernel", False),
+    ("", "RuntimeError", None, "anything", False), (None, "RuntimeError", None, "anything", True),
 ])  # fmt: skip
-def test_a_name_is_compared_whole_and_a_text_in_part(declared, error, reason, same):
-    assert agrees("run", declared, "run", error, reason) is same
-    assert not agrees("export", declared, "run", error, reason)
+def test_a_name_is_compared_whole_and_a_text_in_part(declared, error, cause, reason, same):
+    failure = Stopped("run", error, reason)
+    failure.caused_by = cause
+    assert agrees("run", declared, failure) is same and not agrees("export", declared, failure)

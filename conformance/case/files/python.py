@@ -244,6 +244,13 @@ def _first_cause(error: BaseException) -> BaseException:
     return error
 
 
+def caused_by(error: BaseException) -> str | None:
+    """Return the name of what torch.onnx or onnx_ir stopped at, where the exception is theirs and only passes it
+    on."""
+    cause = _first_cause(error)
+    return None if cause is error else type(cause).__name__
+
+
 def _head(error: BaseException) -> str:
     """The first line of an error's text, with the second where the first ends with a colon; of what TorchScript's
     interpreter raises the last one, which says why, with the line of the user's that it names last."""

@@ -9,7 +9,7 @@ from conformance.case.files.must_hold import Fails, When
 from conformance.case.plan.cell import Cell
 from conformance.process.errors import display_path
 from conformance.results.records.host_conditions import is_about
-from conformance.results.records.settle import Expectation, agrees
+from conformance.results.records.settle import Expectation, Failed, agrees
 from conformance.results.records.words import SPECIALS, base_of
 
 
@@ -76,17 +76,15 @@ def expectations(cell: Cell) -> list[Expectation]:
     ]  # fmt: skip
 
 
-def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None) -> bool:
+def shows(entry: Fails, failure: Failed) -> bool:
     """Return whether what happened is what the entry declares."""
-    return agrees(entry.stage, entry.error, stage, error, reason)
+    return agrees(entry.stage, entry.error, failure)
 
 
-def fails_as_declared(
-    cell: Cell, instructions: Collection[str], stage: str | None, error: str | None, reason: str | None
-) -> Fails | None:
+def fails_as_declared(cell: Cell, instructions: Collection[str], failure: Failed) -> Fails | None:
     """Return the first entry by which the whole cell fails like this on a host with these instruction sets."""
     entries = (entry for entry in on_host(declared(cell), instructions) if not entry.when.only_some_draws)
-    return next((entry for entry in entries if shows(entry, stage, error, reason)), None)
+    return next((entry for entry in entries if shows(entry, failure)), None)
 
 
 def apart(cell: Cell) -> list[Fails]:

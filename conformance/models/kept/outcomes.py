@@ -32,7 +32,7 @@ class Outcomes:
 
     def declared(self, stop: Stopped) -> Fails | None:
         """Return the entry of ``fails`` by which the whole cell fails like this, or None."""
-        return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
+        return fails_as_declared(self._cell, self._settings.instructions, stop)
 
     # ---- exports ---------------------------------------------------------------------------------------------
 
@@ -42,6 +42,7 @@ class Outcomes:
         try:
             told = self.recall(key_of_outcome("export", model, self.host()))
             stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"], told["details"])
+            stop.caused_by = told["caused_by"]
         except (TypeError, KeyError, ValueError):
             return None
         return stop if self.is_declared(stop) else None
@@ -52,7 +53,7 @@ class Outcomes:
         of_the_host = trouble_of_host(stop) is not None or lacks_memory(stop)
         if stop.stage != "export" or stop.fault != "exporter" or of_the_host or not self.is_declared(stop):
             return
-        told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "details")}
+        told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "details", "caused_by")}
         self.keep(key_of_outcome("export", model, self.host()), told)
 
     def same_graph(self, model: str, structure: str) -> bool:

@@ -308,6 +308,7 @@ def fail(record: Record, stop: Stopped) -> None:
     ``harness`` stands for, whoever wanted to write."""
     record.status = "failed"
     record.stage, record.error, record.reason, record.fault = stop.stage, stop.error, stop.reason, stop.fault
+    record.caused_by = stop.caused_by
     trouble = trouble_of_host(stop)
     if trouble is not None:
         record.error, record.reason = "CannotWrite", f"{trouble}: {stop.reason}"

@@ -95,8 +95,12 @@ class Outcome(Identity):
     error: str | None = None
     reason: str | None = None
     """where it stopped, the name of the error, one line; null when passed"""
+    caused_by: str | None = None
+    """the name of what an exporter stopped at, where its own `error` only passes that on"""
     undecided: bool = False
     """of a skipped cell: it ran, and what it ran shows neither right nor wrong; false where the host cannot run it"""
+    doubted: str | None = None
+    """of a skipped cell: the `error` of a failure that nobody is to blame for"""
     observed: str | None = None
     """of a failure that is declared: what it failed with; `reason` is then what the declaration says"""
     declared: list[record_types.Declared] = field(default_factory=list)

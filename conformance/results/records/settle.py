@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from conformance.results.records.details import declaration
 from conformance.results.records.explanation import Shows, note
@@ -84,7 +84,7 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
         ]  # fmt: skip
         return record
     for expectation in declared:
-        if agrees(expectation.stage, expectation.error, record.stage, record.error, record.reason):
+        if agrees(expectation.stage, expectation.error, record):
             ratio = _ratio(record)
             if expectation.margin and ratio < MARGIN:
                 record.reason = (
@@ -108,17 +108,31 @@ def fail_as_declared(record: Record, because: str, fault: str | None, host: Host
     record.declared_for = None if host is None else {name: list(words) for name, words in host.items()}
 
 
-def agrees(
-    declared_stage: str, declared_error: str | None, stage: str | None, error: str | None, reason: str | None
-) -> bool:
+class Failed(Protocol):
+    """What a declared failure is held against: ``Stopped``, or a record that has failed."""
+
+    @property
+    def stage(self) -> str | None: ...
+
+    @property
+    def error(self) -> str | None: ...
+
+    @property
+    def reason(self) -> str | None: ...
+
+    @property
+    def caused_by(self) -> str | None: ...
+
+
+def agrees(declared_stage: str, declared_error: str | None, failure: Failed) -> bool:
     """Return whether a failure is the declared one: its stage, and its error by whole name or part of its text."""
-    if declared_stage != stage:
+    if declared_stage != failure.stage:
         return False
-    if declared_error is None or declared_error == error:
+    if declared_error is None or declared_error in (failure.error, failure.caused_by):
         return True
-    if _NAME.fullmatch(declared_error):  # or of what an exporter's own exception came of
-        return f", caused by {declared_error}:" in f"{reason}:"
-    return why_too_wide(stage, declared_error) is None and declared_error in (reason or "")
+    if _NAME.fullmatch(declared_error) or why_too_wide(declared_stage, declared_error) is not None:
+        return False
+    return declared_error in (failure.reason or "")
 
 
 def why_too_wide(stage: str, declared_error: str) -> str | None:
