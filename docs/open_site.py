@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -47,7 +48,8 @@ def served(folder: Path) -> Iterator[str]:
 
 def open_page(page: Page, address: str) -> None:
     page.call("Page.navigate", url=address)
-    page.wait("document.readyState === 'complete' && location.protocol !== 'about:'")
+    # of this page, and not of the one before, which on a busy host stays for a while
+    page.wait(f"location.href === {json.dumps(address)} && document.readyState === 'complete' && document.body")
 
 
 def problems(browser: Browser, folder: Path, site: str) -> Iterator[str]:

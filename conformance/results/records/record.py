@@ -36,8 +36,7 @@ Answer = Literal["agrees", "nearer", "strays", "wrong", "otherwise", "runs", "sa
 ``strays``: it computes what PyTorch does, which is not what the nodes of the model say.
 ``otherwise``: its outputs are wrong, and others than those that failed.
 ``runs``: it runs what another runtime stops at, though its values are wrong. ``same``: its outputs are bit for bit
-those that failed. ``stops``: it cannot run the model. ``abstains``: it cannot be asked.
-``lost``: it crashed or hung, as ``error`` says."""
+those that failed. ``stops``, ``abstains``: it cannot run the model, or be asked. ``lost``: it crashed or hung."""
 
 FLOAT64 = "pytorch-float64"
 """The witness that tells PyTorch's own rounding: the module in float64."""
@@ -373,8 +372,7 @@ class Record(Host):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of ``as_dict``. A field that is missing or null, as in a file of an earlier version, has its
-        default."""
+        """The inverse of ``as_dict``. A field that is missing or null, as in an earlier version, has its default."""
         known = {name: values[name] for name in FIELDS if values.get(name) is not None}
         record = cls(**(_LACKED | known))
         record.source = {"file": None, "line": None, **record.source}
@@ -393,8 +391,8 @@ _LACKED: dict[str, Any] = {"runtime": None, "precision": "fp32", "source": {}}
 
 def empty_fields() -> dict[str, Any]:
     """Return an empty list or object for each field that has one where nothing is said of it."""
-    made = (item for item in dataclasses.fields(Host) if callable(item.default_factory))
-    return {item.name: item.default_factory() for item in made if callable(item.default_factory)}
+    made = ((item.name, item.default_factory) for item in dataclasses.fields(Host))
+    return {name: make() for name, make in made if callable(make)}
 
 
 def own_fields(group: type) -> list[dataclasses.Field[Any]]:
