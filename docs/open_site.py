@@ -49,7 +49,8 @@ def served(folder: Path) -> Iterator[str]:
 def open_page(page: Page, address: str) -> None:
     page.call("Page.navigate", url=address)
     # of this page, and not of the one before, which on a busy host stays for a while
-    page.wait(f"location.href === {json.dumps(address)} && document.readyState === 'complete' && document.body")
+    here = f"location.href === {json.dumps(address)} && document.body !== null"
+    page.wait(f"{here} && document.readyState === 'complete'")
 
 
 def problems(browser: Browser, folder: Path, site: str) -> Iterator[str]:
