@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import http.server
-import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -47,10 +46,12 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def open_page(page: Page, address: str) -> None:
+    """Open a page, or the one that it sends a browser to, and wait until all of it is there; on a busy host the page
+    before stays for a while."""
+    page.value("window.before = true")
     page.call("Page.navigate", url=address)
-    # of this page, and not of the one before, which on a busy host stays for a while
-    here = f"location.href === {json.dumps(address)} && document.body !== null"
-    page.wait(f"{here} && document.readyState === 'complete'")
+    there = "window.before === undefined && document.body !== null && document.readyState === 'complete'"
+    page.wait(f"{there} && document.querySelector('meta[http-equiv=refresh]') === null")
 
 
 def problems(browser: Browser, folder: Path, site: str) -> Iterator[str]:
