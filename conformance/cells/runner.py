@@ -258,10 +258,10 @@ def _run(progress: Any, cell: Cell, settings: Settings, explaining: bool) -> Ran
 
 def _run_here(progress: Any, cell: Cell, settings: Settings, explaining: bool, fence: Fence | None = None) -> Record:
     # This runs in the worker: the process of the tests never imports torch.
-    from conformance.cells.red import explain_red
+    from conformance.cells.red import explain_cell
     from conformance.cells.run_cell import run_cell
 
-    return run_cell(progress, cell, settings, fence, explain_red if explaining else None)
+    return (explain_cell if explaining else run_cell)(progress, cell, settings, fence)
 
 
 def _crashed_export(progress: Any, cell: Cell, settings: Settings) -> Any:

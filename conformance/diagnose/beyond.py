@@ -1,4 +1,4 @@
-"""Where a converted model leaves the range of its format: the first node that makes NaN or infinities."""
+"""Find the first node at which a converted model leaves the range of its format, by NaN or infinities."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def beyond(of: CheckedCell, example: Example, stop: Stopped) -> Beyond:
 
 
 class Origin(TypedDict, total=False):
-    """What of an entry of the record's ``beyond`` says where it comes from."""
+    """The fields of an entry of the record's ``beyond`` that say which node it comes from."""
 
     node: str | None
     operator: str | None

@@ -1,4 +1,4 @@
-"""Whether a converted model gives numbers wherever PyTorch does."""
+"""Check that a converted model gives numbers wherever PyTorch does."""
 
 from __future__ import annotations
 

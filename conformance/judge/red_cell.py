@@ -23,7 +23,7 @@ class CheckedCell:
     draws: Draws
     exported: Stored
     converted: Stored | None = None
-    """What became of the exported model at another precision."""
+    """The exported model at another precision."""
 
     @property
     def model(self) -> Stored:

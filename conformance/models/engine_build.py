@@ -1,4 +1,4 @@
-"""What TensorRT builds the engine of a cell with."""
+"""The inputs, options and shapes from which TensorRT builds the engine of a cell."""
 
 from __future__ import annotations
 

@@ -26,6 +26,6 @@ class OfCell:
     names: Sequence[str] = ()
     """The names of the model's outputs, which tolerances may be given by."""
     expects: Callable[[Stopped], bool] = lambda stop: False
-    """Whether the case declares that its cell fails like that."""
+    """Returns True for a failure that the case declares of its cell."""
     kept: KeptAnswers = field(default_factory=KeptAnswers)
-    """What an earlier run asked PyTorch."""
+    """The answers of PyTorch that an earlier run kept."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.diagnose.search import Asking, OutOfTime, Shrinker, Step, search_aside
+from conformance.process.worker import aside
 
 
 def halves(number: int) -> list[Step[int]]:
@@ -57,7 +58,7 @@ def test_a_search_that_a_candidate_takes_along_begins_again_with_each_in_another
         for question in (os.getpid, os.abort, os.getpid):
             try:
                 answers.append("here" if ask(question, 20.0) == os.getpid() else "elsewhere")
-            except Exception as lost:  # of the one that ends its process
+            except aside.Lost as lost:  # the candidate that ends its process
                 answers.append(str(lost))
         return answers
 

@@ -39,7 +39,7 @@ from conformance.process.worker.state import fence
 from conformance.results.records.record_types import Place
 
 EXPRESSION = "<forward of "
-"""How the name begins under which Python knows the source of an expression."""
+"""The beginning of the name under which Python knows the source of an expression."""
 
 
 _INTERPRETER = "Traceback of TorchScript"

@@ -109,7 +109,7 @@ def fail_as_declared(record: Record, because: str, fault: str | None, host: Host
 
 
 class Failed(Protocol):
-    """What a declared failure is held against: ``Stopped``, or a record that has failed."""
+    """A failure that a declaration is held against: ``Stopped``, or a record that has failed."""
 
     @property
     def stage(self) -> str | None: ...
