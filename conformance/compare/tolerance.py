@@ -57,7 +57,7 @@ DEFAULTS = {
 MOST_EXCUSED = 0.5
 """The share of an output's values that may be excused; an output with more verified nothing."""
 
-Verdict = Literal["verified", "ill-conditioned", "nothing", "failed"]
+Compared = Literal["verified", "ill-conditioned", "nothing", "failed"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Comparison:
     WrongValue, IllConditioned) or None; ``text`` says it in one line.
     """
 
-    verdict: Verdict
+    verdict: Compared
     worst: Worst | None = None
     error: str | None = None
     text: str | None = None

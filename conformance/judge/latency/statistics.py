@@ -54,7 +54,7 @@ class Samples:
         return np.log(self.own) - np.log(self.other)
 
 
-Verdict: TypeAlias = Literal["holds", "broken", "inconclusive"]
+Held: TypeAlias = Literal["holds", "broken", "inconclusive"]
 
 CONFIDENCE = 0.99
 """For all looks together: a budget that just holds is called broken in at most half a percent of measurements."""
@@ -83,7 +83,7 @@ class Interval:
         return Interval(self.ratio, self.low * math.exp(-floor), self.high * math.exp(floor))
 
 
-def verdict(interval: Interval, limit: float) -> Verdict:
+def verdict(interval: Interval, limit: float) -> Held:
     """Judge by whether the whole interval lies below the limit, or above it."""
     if interval.high < limit:
         return "holds"
@@ -258,7 +258,7 @@ class TimeVerdict:
     """The verdict on a budget, and the interval it follows from: of a ratio, or in seconds where the budget is."""
 
     budget: Budget
-    verdict: Verdict
+    verdict: Held
     interval: Interval
     confidence: float
     percentile: float | None

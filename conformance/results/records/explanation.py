@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.process.errors import Details, Stopped, lacks_memory, limit_of_shell, trouble_of_host
-from conformance.results.records.record import FLOAT64, Explained, Record, Witness, own_fields
+from conformance.results.records.record import FLOAT64, Diagnosis, Record, Witness, own_fields
 from conformance.results.records.record_types import Node
 from conformance.results.records.subject import is_of_own_code
 from conformance.runtimes import registry
@@ -327,7 +327,7 @@ def fail(record: Record, stop: Stopped) -> None:
 
 def take_back(record: Record) -> None:
     """Leave out who was found guilty and what to do about it, of a failure that turned out to be another one."""
-    for item in own_fields(Explained):
+    for item in own_fields(Diagnosis):
         if item.name not in ("fault", "place"):
             setattr(record, item.name, item.default_factory() if callable(item.default_factory) else item.default)
 

@@ -85,7 +85,7 @@ class Identity:
 
 
 @dataclass(slots=True)
-class Outcome(Identity):
+class Verdict(Identity):
     """Say what happened: a status, where it stopped, and what its examples showed."""
 
     status: Status = "passed"
@@ -158,7 +158,7 @@ class Outcome(Identity):
 
 
 @dataclass(slots=True)
-class Explained(Outcome):
+class Diagnosis(Verdict):
     """Say why it failed, and what to do: all of it is found after the verdict, and none of it changes that."""
 
     fault: str | None = None
@@ -270,7 +270,7 @@ class Explained(Outcome):
 
 
 @dataclass(slots=True)
-class Measured(Explained):
+class Measured(Diagnosis):
     """Hold what was measured on the way, and what is kept of it."""
 
     coverage: record_types.Coverage | None = None
@@ -381,7 +381,7 @@ class Record(Host):
         return record
 
 
-GROUPS = (Identity, Outcome, Explained, Measured, Host)
+GROUPS = (Identity, Verdict, Diagnosis, Measured, Host)
 FIELDS = tuple(item.name for item in dataclasses.fields(Host))
 """The names of all fields, as they follow one another in a run file."""
 _NAMES = frozenset(FIELDS)
