@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from conformance.case.draw.draw import Draw, about
 from conformance.case.draw.example import Example
@@ -29,6 +29,7 @@ from conformance.judge.comparer import (
     vacuous_failure,
     worst_dict,
 )
+from conformance.judge.in_time import InTime
 from conformance.judge.red_cell import CheckedCell, RedCell
 from conformance.judge.verify import WrongTogether
 from conformance.process.arrays import Array
@@ -83,7 +84,8 @@ class Examples:
         weak: tuple[Example, Comparison] | None = None
         sizes = _BySize()
         # a wrong answer that is declared is to be found before a later example ends the process
-        outcomes = self._verify.each(self._undeclared(), one_by_one=bool(expectations(self._cell)))
+        in_time = self._in_time()
+        outcomes = self._verify.each(self._examples(in_time), one_by_one=bool(expectations(self._cell)))
         for example, comparison in outcomes:
             if isinstance(comparison, Stopped):
                 return self._failing(example, comparison)
@@ -95,6 +97,7 @@ class Examples:
             self._specials_shown |= comparison.verdict == "verified" and example.draw.regime != "signed zero"
             if _is_weak(comparison) and plain and self._conditioned and weak is None:
                 weak = example, comparison
+        self._note_left(in_time)
         # after all others, of which one may be wrong beyond that
         return None if weak is None else self._ill_conditioned(*weak, sizes)
 
@@ -111,12 +114,27 @@ class Examples:
         if self._verify.kept.asked:
             self._verify.check_repeats(self._first, self._outputs, suspected=suspected)
 
-    def _undeclared(self) -> Iterator[Example]:
-        """All examples but those that are declared to fail."""
+    def _in_time(self) -> InTime:
+        """All draws but those that are declared to fail, as long as the cell's time lasts."""
         self._record.dropped_draws = self._draws.unreadable
-        for draw in self._draws:
-            if not any(about(entry.when, draw) for entry in self._apart):
-                yield self._verify.example(draw)
+        undeclared = [draw for draw in self._draws if not any(about(entry.when, draw) for entry in self._apart)]
+        return InTime(undeclared, self._of.run.settings.budget)
+
+    def _examples(self, draws: Iterable[Draw]) -> Iterator[Example]:
+        return map(self._verify.example, draws)
+
+    def _note_left(self, in_time: InTime) -> None:
+        """Note the examples for which the time did not last. Raises NoVerdict where a dim was not at its ends."""
+        count = len(in_time.left)
+        if not count:
+            return
+        self._record.left_out = {"examples": count, "seconds": in_time.seconds}
+        if in_time.lacks_ends():
+            done = self._record.examples + self._record.ill_conditioned + self._record.nothing
+            raise NoVerdict(
+                f"--budget {in_time.seconds:g}s was over after {done} of {done + count} examples, before each dim "
+                "was at its smallest and largest size; give it more, or smaller dims"
+            )
 
     def _failing(self, example: Example, stop: Stopped) -> RedCell:
         """Return a failing example, which fails again. Raises NoVerdict where it accuses nobody, and Stopped where
@@ -134,7 +152,7 @@ class Examples:
         """
         if not self._of.is_declared(stop) or _ratio(stop) >= MARGIN:
             return example, stop
-        for candidate in self._undeclared():
+        for candidate in self._examples(self._in_time()):
             try:
                 self._verify(candidate)
             except Stopped as failure:

@@ -15,14 +15,21 @@ def seconds(text: str) -> float:
 def budget(text: str) -> str:
     """Return ``none``, ``all``, or a time such as ``60s`` or ``5m``. Raises ArgumentTypeError."""
     if text not in ("none", "all"):
-        duration(text)
+        duration(text, "none, all, or a time such as 60s or 5m")
     return text
 
 
-def duration(text: str) -> float:
+def duration(text: str, what: str = "a time such as 60s or 5m") -> float:
     """Return a time such as ``60s``, ``5m`` or ``60`` in seconds, above 0. Raises ArgumentTypeError."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    return _UNITS[unit] * _above_zero(number, "none, all, or a time such as 60s or 5m")
+    return _UNITS[unit] * _above_zero(number, what)
+
+
+BUDGET = (
+    "seconds of CPU for the examples of each cell, as in 60s or 5m: if they do not last for all, those go first that "
+    "tell most, and without the ends of all dims there is no verdict (default: 20s, and these ends in any case)"
+)
+"""What ``--budget`` of several commands says."""
 
 
 _UNITS = {"s": 1.0, "m": 60.0}

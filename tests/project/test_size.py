@@ -97,12 +97,14 @@ def records() -> list[Record]:
     slow = {"seconds": {"export": 400.0, "run": 0.25}}
     cost = {"fidelity": {"output": 0, "sqnr": 42.5, "cosine": 1.0}, "worst": {"ratio": 0.5, "output": 0}}
     share = {"fidelity": {"changed": 0.25}, "worst": {"ratio": "inf"}}
+    hurried = {"examples": 40, "seconds": 20.0}
     left = [{"what": "environment", "kind": "variable", "when": "run", "outcome": "put back"}]
     budget = {"verdict": "broken", "ratio": 2.5, "seconds": None, "text": "1.2 x pytorch"}
     timed = {"latency": {"budgets": [budget], "own": {"samples": [0.5] * 40}}}
     return [
         *mixed(),
-        record("g", **slow), record("g", opset=18, ill_conditioned=3, dropped_draws=2, reused=True, changed=left),
+        record("g", **slow),
+        record("g", opset=18, ill_conditioned=3, dropped_draws=2, left_out=hurried, reused=True, changed=left),
         record("h", precision="fp16", check="fidelity", runtime=None, **cost),
         record("h", precision="int8", check="fidelity", runtime=None, **share),
         record("i", check="latency", status="failed", **timed),
@@ -113,7 +115,7 @@ def records() -> list[Record]:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_end_of_a_run_tells_the_same_of_what_is_kept(width):
     def told(of: Sequence[Told]) -> list[str]:
-        parts = (matrix.fidelity, matrix.latency, matrix.slow, matrix.changed, text.dropped_draws)
+        parts = (matrix.fidelity, matrix.latency, matrix.slow, matrix.changed, text.draws_not_run)
         return [*matrix.lines(of, width), matrix.counts(of), *(line for part in parts for line in part(of))]
 
     whole = records()

@@ -19,6 +19,8 @@ class Settings:
     """Folder of the exported models."""
     examples: int | None = None
     """Drawn shapes for each cell; None leaves it to the case."""
+    budget: float | None = None
+    """Seconds of CPU for the examples of each cell; None is ``judge.in_time.SECONDS``."""
     random: int | None = None
     """What this run mixes into the seeds of its draws, so that it draws anew; None draws what every run draws."""
     failures: Path | None = None

@@ -79,6 +79,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=option_types.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
     )
+    parser.add_argument("--budget", type=option_types.duration, metavar="TIME", help=option_types.BUDGET)
     parser.add_argument(
         "--data", action="append", default=[], type=Path, metavar="PATH",
         help="recorded inputs and outputs: a folder, .npz, input_0.pb and output_0.pb, or Polygraphy's .json "
@@ -252,7 +253,8 @@ def _runner(given: argparse.Namespace, worker: Worker) -> Runner:
     from conformance.case.plan.settings import Settings
     from conformance.cells.runner import Runner
 
-    return Runner(Settings(store=given.store / "models", examples=given.examples), TIMEOUT, worker)
+    settings = Settings(store=given.store / "models", examples=given.examples, budget=given.budget)
+    return Runner(settings, TIMEOUT, worker)
 
 
 def case_with_sizes(checked: CheckedModel, said: dict[str, Any], worker: Worker, say: Say) -> Case:

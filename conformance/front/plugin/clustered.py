@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 ADDRESS = re.compile(r"local:[1-9][0-9]{0,3}|[a-z]+://\S+")
 """What ``--cluster`` takes."""
 
+_OF_CELLS = ("examples", "budget", "random", "require_provider", "tensorrt", "observe", "explain_declared")
+"""The settings of a run that its cells read wherever they run."""
 ALONE = 0.25
 """A case that takes longer than this part of a worker's share of the run is begun first, so that it does not go on
 alone when all others have ended; otherwise short cases come first."""
@@ -215,7 +217,7 @@ class Clustered:
         told = {
             field.name: getattr(settings, field.name)
             for field in dataclasses.fields(settings)
-            if field.name in ("examples", "random", "require_provider", "tensorrt", "observe", "explain_declared")
+            if field.name in _OF_CELLS
         }
         roots = tuple(dict.fromkeys(str(root.absolute()) for root in own_roots(options.folder)))
         return Run(

@@ -62,6 +62,7 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
         metavar="N",
         help="drawn shapes for each cell, besides the boundary ones",
     )
+    group.add("budget", type=option_types.duration, metavar="TIME", help=option_types.BUDGET)
     group.add(
         "random", action="store_true", help="draw other examples in this run; failing draws are kept and replayed"
     )

@@ -189,6 +189,7 @@ class Running:
         settings = Settings(
             store=home / "models",
             examples=self._options["examples"],
+            budget=self._options["budget"],
             random=secrets.randbits(64) if self._options["random"] else None,
             failures=home / "failures",
             answers=home / "answers",
@@ -241,7 +242,7 @@ class Running:
         if host not in self._fingerprints:
             from conformance.models.kept.fingerprint import Fingerprints
 
-            run = {name: self._options[name] for name in ("examples", "tensorrt")}
+            run = {name: self._options[name] for name in ("examples", "budget", "tensorrt")}
             run["explain"] = self._options["explain"] == "all"
             self._fingerprints[host] = Fingerprints(run, host)
         with self._saying(f"{cell.case.name}: finding the files and packages that it depends on"):
@@ -251,7 +252,7 @@ class Running:
         """Write the command that runs this cell alone, from the folder of this run."""
         from conformance.case.plan.rerun_command import command
 
-        options = {name: self._options[name] for name in ("examples", "tensorrt", "store")}
+        options = {name: self._options[name] for name in ("examples", "budget", "tensorrt", "store")}
         if options["store"] == DEFAULT_STORE:  # it keeps the failing draws that are replayed first
             options["store"] = None
         return command(cell.id, self._options.folder, self._options["cases"] or (), options)

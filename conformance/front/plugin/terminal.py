@@ -80,7 +80,7 @@ class Terminal:
         for line in (
             *session.explaining.notes(),
             *session.writing.notes(),
-            *text.dropped_draws(records),
+            *text.draws_not_run(records),
             *session.keeping.notes(),
         ):
             write(line, yellow=True)

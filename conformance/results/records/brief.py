@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from conformance.results.records.record import Record
-from conformance.results.records.record_types import Coverage, Fidelity, Latency, Place, Worst
+from conformance.results.records.record_types import Coverage, Fidelity, Latency, LeftOut, Place, Worst
 from conformance.results.records.spent import own_seconds
 
 SLOW_SECONDS = 20.0
@@ -18,7 +18,7 @@ SLOW_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """The fields of a record that ``matrix``, ``coverage_totals`` and ``text.dropped_draws`` read. They tell the same
+    """The fields of a record that ``matrix``, ``coverage_totals`` and ``text.draws_not_run`` read. They tell the same
     of it as of the whole record."""
 
     id: str
@@ -34,6 +34,7 @@ class Brief:
     ill_conditioned: int
     excused: int
     dropped_draws: int
+    left_out: LeftOut | None
     reused: bool
     reason: str | None
     """Of a skipped cell."""
@@ -71,6 +72,7 @@ def brief(record: Record) -> Brief:
         ill_conditioned=record.ill_conditioned,
         excused=record.excused,
         dropped_draws=record.dropped_draws,
+        left_out=record.left_out,
         reused=record.reused,
         reason=sys.intern(record.reason) if skipped and record.reason else None,
         changed=record.changed or _NOTHING,

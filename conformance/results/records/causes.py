@@ -22,8 +22,8 @@ CLOSE = 0.1
 runtimes the same wrong values, but for rounding."""
 
 _COUNTED = (
-    "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "rows", "histogram", "after",
-    "arithmetic",
+    "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "left_out", "rows",
+    "histogram", "after", "arithmetic",
 )  # fmt: skip
 _KEPT = (*_COUNTED, *(item.name for group in (Identity, Host) for item in own_fields(group)))
 """The fields that the run of all examples filled, and that of one example would not."""

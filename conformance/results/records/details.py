@@ -44,11 +44,17 @@ def details(record: Record) -> list[str]:
     ]
 
 
-def dropped_draws(records: Sequence[Told]) -> Iterator[str]:
-    """Yield which cells of a run had kept failing draws that could not be read."""
+def draws_not_run(records: Sequence[Told]) -> Iterator[str]:
+    """Yield which cells of a run had kept failing draws that could not be read, and how many lacked the time for
+    some of their examples."""
     for record in records:
         for line in _dropped(record):
             yield f"{record.id}: {line}"
+    hurried = [record.left_out for record in records if record.left_out]
+    if hurried:
+        count, seconds = sum(one["examples"] for one in hurried), max(one["seconds"] for one in hurried)
+        cells = "1 cell" if len(hurried) == 1 else f"{len(hurried)} cells"
+        yield f"{cells} left out {count:,} examples, as {seconds:g} s were over; --budget gives more"
 
 
 def _dropped(record: Told) -> Iterator[str]:

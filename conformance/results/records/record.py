@@ -124,12 +124,12 @@ class Verdict(Identity):
     examples: int = 0
     ill_conditioned: int = 0
     nothing: int = 0
-    """draws verified; too ill-conditioned to judge (more than half of an output is excused); mostly NaN on both
-    sides"""
+    """draws verified; too ill-conditioned to judge (half of an output is excused); mostly NaN on both sides"""
+    left_out: record_types.LeftOut | None = None
+    """how many `examples` were not run, as the `seconds` of `--budget` were over"""
     excused: int = 0
-    """values, in all draws, that were off by more than is allowed and
-    [excused](comparison.md#when-float32-itself-is-off), as float32 itself is off there, or at fp16 and int8 [the
-    conversion](precision.md#two-questions)"""
+    """values off by more than is allowed and [excused](comparison.md#when-float32-itself-is-off), as float32 itself is
+    off there, or at fp16 and int8 [the conversion](precision.md#two-questions)"""
     left_open: list[str] = field(default_factory=list)
     """names of the rules by which [nobody can be right](comparison.md#what-is-left-open) on some of these"""
     dropped_draws: int = 0
@@ -154,7 +154,7 @@ class Verdict(Identity):
     (`OnlyAfter`): how many `cells` ran before it, their `cases` (the last ones first, and the number of `others`),
     what these `changed` by case; once it ran alone `stage` and `error` as it failed, and its status `alone`"""
     reused: bool = False
-    """true where `--reuse` took the record over from an earlier run"""
+    """whether `--reuse` took the record over from an earlier run"""
 
 
 @dataclass(slots=True)

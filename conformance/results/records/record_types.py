@@ -52,6 +52,7 @@ Smallest = TypedDict("Smallest", {
     "nodes": Count, "calls": Count, "of": Count, "tried": Count, "bundle": Text, "repro": Text, "issue": Text,
     "why_not": Text, "detail": Text, "as": Text,
 }, total=False)  # fmt: skip
+LeftOut = TypedDict("LeftOut", {"examples": int, "seconds": float})
 Explained = TypedDict("Explained", {"by": Required[str], "text": Text, "error": Text}, total=False)
 Warned = TypedDict("Warned", {"name": Required[str], "agree": Texts, "error": Text, "text": Text}, total=False)
 LookedUp = TypedDict("LookedUp", {"in": Any, "got": Scalar, "wanted": Scalar}, total=False)

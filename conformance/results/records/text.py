@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.results.records.details import builds_again as builds_again
 from conformance.results.records.details import details as details
-from conformance.results.records.details import dropped_draws as dropped_draws
+from conformance.results.records.details import draws_not_run as draws_not_run
 from conformance.results.records.details import number
 from conformance.results.records.findings import Key
 from conformance.results.records.location import located as located

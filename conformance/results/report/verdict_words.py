@@ -49,6 +49,8 @@ def _indent(row: Record) -> list[str]:
 
 def _passed(row: Record) -> str:
     parts = [f"{row.examples} examples verified"] if row.examples and row.check != "export" else []
+    if row.left_out:
+        parts.append(f"{row.left_out['examples']} left out, as {row.left_out['seconds']:g} s were over")
     if row.ill_conditioned:
         parts.append(f"{row.ill_conditioned} too ill-conditioned to judge")
     if row.excused:
