@@ -1,0 +1,86 @@
+"""The draws of a cell for as long as its time lasts: all where they cost little, else the most telling ones first."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from conformance.case.draw.draw import Draw
+
+SECONDS = 20.0
+"""Seconds of CPU for the examples of a cell, unless ``--budget`` says otherwise. A file of 1 GB that has five cells
+ends within two minutes; nearly all cells of networks up to 100 MB take less."""
+
+SEVERAL = 2
+"""Draws after which it is known what one costs: the first also pays for what is made once."""
+
+
+class InTime:
+    """The draws of a cell in their order. Once several were run, and the cheapest of them as often as draws are left
+    would take longer than the budget, what is left comes in the order of what it tells, and ends with the budget.
+
+    A process counts its own CPU, so that a busy host decides on nothing.
+    """
+
+    def __init__(
+        self, draws: Sequence[Draw], budget: float | None, clock: Callable[[], float] = time.process_time
+    ) -> None:
+        """``budget`` in seconds; None is ``SECONDS``, which the ends of the dims may exceed."""
+        self._draws, self._clock = draws, clock
+        self.seconds = SECONDS if budget is None else budget
+        self._strict = budget is not None
+        self._given: list[Draw] = []
+        self.left: list[Draw] = [*draws]
+        """Those that were not given out."""
+
+    def __iter__(self) -> Iterator[Draw]:
+        start = before = self._clock()
+        cheapest, hurried = math.inf, False
+        while self.left:
+            remaining = self.seconds - (before - start)
+            if self._given and remaining <= 0 and (self._strict or not self.lacks_ends()):
+                return
+            if not hurried and len(self._given) >= SEVERAL and cheapest * len(self.left) > remaining:
+                hurried = True
+                self.left = by_telling(self.left, self._given)
+            draw = self.left.pop(0)
+            self._given.append(draw)
+            yield draw
+            now = self._clock()
+            before, cheapest = now, min(cheapest, now - before)
+
+    def lacks_ends(self) -> bool:
+        """Return whether a dim was not at its smallest and largest sizes yet, without which nothing is verified."""
+        return not _ends(self._draws, self._draws) <= _ends(self._given, self._draws)
+
+
+def by_telling(left: Sequence[Draw], given: Sequence[Draw]) -> list[Draw]:
+    """Return the draws that are left in the order of what they tell that those ``given`` did not: each dim at its
+    smallest and largest size, then each regime, then the others as they were. Of equal ones the smallest goes first.
+    """
+    everything = [*given, *left]
+    rest, chosen = [*left], list[Draw]()
+    for telling in (lambda draws: _ends(draws, everything), _regimes):
+        wanted = telling(rest) - telling([*given, *chosen])
+        while wanted:
+            best = max(rest, key=lambda draw: (len(telling([draw]) & wanted), -sum(draw.dims.values())))
+            rest.remove(best)
+            chosen.append(best)
+            wanted -= telling([best])
+    return [*chosen, *rest]
+
+
+def _regimes(draws: Sequence[Draw]) -> set[str]:
+    return {draw.regime for draw in draws}
+
+
+def _ends(draws: Sequence[Draw], of: Sequence[Draw]) -> set[tuple[str, int]]:
+    """Return the dims that are at their smallest or largest size of all draws ``of`` in some of ``draws``, each with
+    that size."""
+    sizes: dict[str, set[int]] = {}
+    for draw in of:
+        for name, size in draw.dims.items():
+            sizes.setdefault(name, set()).add(size)
+    ends = {name: (min(of_dim), max(of_dim)) for name, of_dim in sizes.items()}
+    return {(name, size) for draw in draws for name, size in draw.dims.items() if size in ends[name]}
