@@ -128,7 +128,7 @@ class Verdict(Identity):
     left_out: record_types.LeftOut | None = None
     """how many `examples` were not run, as the `seconds` of `--budget` were over"""
     excused: int = 0
-    """values off by more than is allowed and [excused](comparison.md#when-float32-itself-is-off), as float32 itself is
+    """values off by more than is allowed and [excused](comparison.md#when-float32-itself-is-off): float32 itself is
     off there, or at fp16 and int8 [the conversion](precision.md#two-questions)"""
     left_open: list[str] = field(default_factory=list)
     """names of the rules by which [nobody can be right](comparison.md#what-is-left-open) on some of these"""
