@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from conformance.case.files.declaration import Case
 from conformance.case.plan.catalogue import plan
+from conformance.case.plan.cell import Cell
 from conformance.cells.open_dims import Narrow
 from conformance.cells.pool import InOrder, Pool
 from conformance.cells.runner import Runner
@@ -21,8 +22,8 @@ from conformance.process.worker.warm import new_file_worker
 from conformance.results.records.record import Record
 
 Say: TypeAlias = Callable[[object], None]
-TELLING = 10.0
-"""Seconds after which it is said how far a run of many models is."""
+FIRST, TELLING = 2.0, 10.0
+"""Seconds after which it is said how far a run of many models is: for the first time, and then again."""
 NAMED = 3
 """Files that are named of those that are refused for one reason."""
 
@@ -46,6 +47,8 @@ class CheckedModel:
     refused: str | None = None
     """Why it cannot be checked."""
     seconds: float = 0.0
+    unfinished: list[str] = field(default_factory=list)
+    """The ids of cells that the user has broken off."""
     uncounted: frozenset[str] = frozenset()
     """The ids of cells whose failure is reported and counts for nothing."""
 
@@ -85,16 +88,22 @@ _COMPARED = ("accuracy", "recorded")
 
 
 def run_model(
-    model: Model, case: Callable[[CheckedModel], Case], runner: Runner, see: Callable[[Record], object]
-) -> CheckedModel:
-    """Run all cells of a model; ``case`` makes its case and notes the sizes, ``see`` gets each record as it comes.
+    model: Model, case: Callable[[CheckedModel], Case], runner: Runner, see: Callable[[Record], object],
+    telling: Callable[[Cell], OnWait] | None = None,
+) -> CheckedModel:  # fmt: skip
+    """Run all cells of a model; ``case`` makes its case and notes the sizes, ``see`` gets each record as it comes,
+    and what ``telling`` gives the notes of a cell while it runs. What Ctrl-C breaks off is ``unfinished``.
 
     Raises UserError where there is no such case.
     """
     start, checked = time.monotonic(), CheckedModel(model)
-    for record in runner.each(plan(case(checked))):
-        checked.records.append(record)
-        see(record)
+    cells = list(plan(case(checked)))
+    try:
+        for record in runner.each(cells, telling):
+            checked.records.append(record)
+            see(record)
+    except KeyboardInterrupt:
+        checked.unfinished = [cell.id for cell in cells[len(checked.records) :]]
     checked.seconds = time.monotonic() - start
     return checked
 
@@ -119,14 +128,14 @@ def check_models(
         stack.callback(pool.close)
         pool.start()
         start = last = time.monotonic()
-        done = 0
+        done, due = 0, FIRST
         for result in pool.results():
             now = time.monotonic()
             if result is not None:
                 done += 1
                 yield result[1]
-            if now - last >= TELLING and done < len(models):
-                last = now
+            if now - last >= due and done < len(models):
+                last, due = now, TELLING
                 left = f", about {(now - start) / done * (len(models) - done):,.0f} s left" if done else ""
                 say(f"  {done:,} of {len(models):,} models{left}")
 

@@ -118,6 +118,7 @@ class Examples:
         """All draws but those that are declared to fail, as long as the cell's time lasts."""
         self._record.dropped_draws = self._draws.unreadable
         undeclared = [draw for draw in self._draws if not any(about(entry.when, draw) for entry in self._apart)]
+        self._of.run.stages.planned = len(undeclared)
         return InTime(undeclared, self._of.run.settings.budget)
 
     def _examples(self, draws: Iterable[Draw]) -> Iterator[Example]:

@@ -8,7 +8,7 @@ import dataclasses
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,11 +123,13 @@ class Runner:
 
         return _run_here(Progress(), cell, settings, explaining)
 
-    def each(self, cells: Iterable[Cell]) -> Iterator[Record]:
-        """The records of cells, one after another; of those that this host cannot run, why not."""
+    def each(self, cells: Iterable[Cell], telling: Callable[[Cell], OnWait] | None = None) -> Iterator[Record]:
+        """The records of cells, one after another; of those that this host cannot run, why not. ``telling`` gives
+        what gets the notes of a cell while it runs."""
         for cell in cells:
             absent = registry.absence(cell.runtime)
-            yield self(cell) if absent is None else skipped(cell, absent)
+            on_wait = None if telling is None else telling(cell)
+            yield self(cell, on_wait) if absent is None else skipped(cell, absent)
 
     def renew(self) -> None:
         """Have the next cell run in a process that has loaded no case's Python, and have that process wait for it."""

@@ -24,6 +24,8 @@ class Stages:
 
     def __init__(self, record: Record, progress: Progress, folder: Path) -> None:
         self.current = "declare"
+        self.planned = 0
+        """How many examples are meant to run; 0 where that is not known."""
         self._record = record
         self._progress = progress
         self._folder = folder
@@ -49,7 +51,8 @@ class Stages:
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tell the parent process that this draw comes next, in case it ends the process."""
-        text = f'{{"stage":"{stage}","draw":{draw.encoded},"examples":{self._record.examples}}}'
+        done, of = self._record.examples, self.planned
+        text = f'{{"stage":"{stage}","draw":{draw.encoded},"examples":{done},"of":{of}}}'
         self._progress.write(text if not self._failed else f"{text[:-1]},{encode(self._failed)[1:]}")
 
     def failed(self, stop: Stopped, draw: Draw) -> None:

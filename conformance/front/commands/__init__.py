@@ -19,7 +19,7 @@ from conformance.process.disk import DEFAULT_STORE
 from conformance.process.errors import Stopped, UserError, summarize
 
 if TYPE_CHECKING:
-    from conformance.process.worker.isolation import Worker
+    from conformance.process.worker.isolation import OnWait, Worker
     from conformance.results.records.record import Record
 
 TIMEOUT = 600.0
@@ -66,14 +66,14 @@ def pairs(texts: Iterable[str], option: str, names: str = r"\w+", *, empty: bool
     return found
 
 
-def ask(worker: Worker, question: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a worker, and return what it returns.
+def ask(worker: Worker, question: Callable[..., Any], *arguments: Any, on_wait: OnWait | None = None) -> Any:
+    """Call a function in a worker, and return what it returns; ``on_wait`` gets the worker's notes.
 
     Raises UserError with what it stopped at, or how its process ended.
     """
     from conformance.process.worker.isolation import Death
 
-    answer = worker.call(_or_refused, question, arguments, timeout=TIMEOUT)
+    answer = worker.call(_or_refused, question, arguments, timeout=TIMEOUT, on_wait=on_wait)
     if isinstance(answer, Death):
         raise UserError(f"its process ended: {answer.how}")
     if isinstance(answer, UserError):

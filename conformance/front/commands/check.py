@@ -19,17 +19,20 @@ from conformance.front.commands.check_lines import (
     describe_summary,
     describe_totals,
     describe_uncounted,
+    describe_unfinished,
     describe_verdict,
 )
 from conformance.front.commands.file_cases import ALL, RUNNABLE, WITNESSES, case_of, describe_case, recorded_key
+from conformance.front.commands.telling import Telling
 from conformance.process.errors import UserError, did_you_mean
 from conformance.results.records.sanitize import tell
 
 if TYPE_CHECKING:
     from conformance.case.files.declaration import Case
+    from conformance.case.plan.cell import Cell
     from conformance.cells.check_models import CheckedModel, Model, Say
     from conformance.cells.runner import Runner
-    from conformance.process.worker.isolation import Worker
+    from conformance.process.worker.isolation import OnWait, Worker
     from conformance.results.records.record import Record
 
 
@@ -38,7 +41,8 @@ _EXITS = """exit codes:
   0  all that was compared is right
   1  something is wrong
   2  a file or an option has to be corrected; the other files were checked
-  5  nothing could be verified, and nothing is wrong"""
+  5  nothing could be verified, and nothing is wrong
+  130  Ctrl-C: the verdicts that there are were printed"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +102,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Return 0; 1 where something is wrong; 2 where a file cannot be checked; 5 where nothing could be verified.
+    """Return 0; 1 where something is wrong; 2 where a file cannot be checked; 5 where nothing could be verified; 130
+    after Ctrl-C.
 
     Raises UserError for options that cannot be used, and where the only file cannot be checked.
     """
@@ -197,17 +202,21 @@ def _check_with(
     said = {**describe_case(given, model.file, other, say), **recorded_key(given, model.file, say), **keys}
     with new_file_worker() as worker:
         runner = _runner(given, worker)
-        return _run(model, given, lambda checked: case_with_sizes(checked, said, worker, say), runner, see)
+
+        def telling(cell: Cell) -> Telling:
+            return Telling(cell.id, given.budget)
+
+        return _run(model, given, lambda checked: case_with_sizes(checked, said, worker, say), runner, see, telling)
 
 
 def _run(
     model: Model, given: argparse.Namespace, case: Callable[[CheckedModel], Case], runner: Runner,
-    see: Callable[[Record], object] = lambda record: None,
+    see: Callable[[Record], object] = lambda record: None, telling: Callable[[Cell], OnWait] | None = None,
 ) -> CheckedModel:  # fmt: skip
     """Run a model, with the failures that count for nothing in ``uncounted``."""
     from conformance.cells.check_models import run_model
 
-    checked = run_model(model, case, runner, see)
+    checked = run_model(model, case, runner, see, telling)
     foreign = [record for record in checked.records if record.error in TO_CORRECT]
     if foreign:  # the data or an option has to be corrected, and no runtime is wrong
         checked.refused = f"{model.file}: {foreign[0].reason}"
@@ -239,10 +248,14 @@ def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) ->
     left = [model for model in models if model.file in described]
     jobs = min(given.jobs or min(len(os.sched_getaffinity(0)), _MOST_JOBS), max(len(left), 1))
     checked = {one.model.name: one for one in refused}
-    for one in check_models(left, jobs, lambda worker: _runner(given, worker), check, say):
-        checked[one.model.name] = one
-        for line in describe_model(one):
-            say(line)
+    try:
+        for one in check_models(left, jobs, lambda worker: _runner(given, worker), check, say):
+            checked[one.model.name] = one
+            for line in describe_model(one):
+                say(line)
+    except KeyboardInterrupt:
+        rest = (model for model in models if model.name not in checked)
+        checked |= {model.name: CheckedModel(model, unfinished=[model.name]) for model in rest}
     return [checked[model.name] for model in models]
 
 
@@ -263,7 +276,8 @@ def case_with_sizes(checked: CheckedModel, said: dict[str, Any], worker: Worker,
 
     case = case_of(checked.model, said)
     if any(name not in said["dims"] for name in case.says.dims):
-        found, checked.narrow = ask(worker, working_sizes, case, tuple(said["dims"]))
+        telling = Telling(f"{checked.model.name}: trying sizes")
+        found, checked.narrow = ask(worker, working_sizes, case, tuple(said["dims"]), on_wait=telling)
         said = {**said, "dims": {**found, **said["dims"]}}
         case = case_of(checked.model, said)
     checked.dims = {name: said["dims"][name] for name in case.says.dims}
@@ -319,7 +333,7 @@ def _report(
             *describe_verdict(one, counted),
             *describe_narrow(one),
         ]
-    for line in last:
+    for line in (*last, *describe_unfinished(checked)):
         say(line)
     if outputs:
         from conformance.results.report.check_report import as_json, as_junit, write
@@ -331,6 +345,8 @@ def _report(
 
 
 def _exit_code(checked: Sequence[CheckedModel]) -> int:
+    if any(one.unfinished for one in checked):
+        return 130
     if any(one.is_wrong() for one in checked):
         return 1
     if any(one.refused for one in checked):

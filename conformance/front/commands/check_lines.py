@@ -88,6 +88,18 @@ def describe_uncounted(one: CheckedModel) -> Iterator[str]:
         yield f"not counted: {', '.join(ids)}: {reason} ({how} counts {'it' if len(ids) == 1 else 'them'})"
 
 
+def describe_unfinished(checked: Sequence[CheckedModel]) -> Iterator[str]:
+    """Say after Ctrl-C of what there is no verdict."""
+    left = [name for one in checked for name in one.unfinished]
+    if left:
+        named = ", ".join(left[:_MOST_UNFINISHED])
+        more = f" and {len(left) - _MOST_UNFINISHED:,} more" if len(left) > _MOST_UNFINISHED else ""
+        yield f"interrupted: no verdict on {named}{more}"
+
+
+_MOST_UNFINISHED = 4
+
+
 def describe_summary(records: Sequence[Record]) -> Iterator[str]:
     """Tell the cost of each precision, the time of an example in each runtime, and what only was built."""
     for record in records:

@@ -73,7 +73,8 @@ def found(findings: int, cells: int) -> str:
 def doing(note: Mapping[str, Any], seconds: float) -> str:
     """Return what a cell is doing after so many seconds, by the last note of its worker."""
     dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
-    examples = f", {note['examples']} examples" if note.get("examples") else ""
+    of = f" of {note['of']}" if note.get("of") else ""
+    examples = f", {note['examples']}{of} examples" if note.get("examples") else ""
     return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {seconds:.0f} s"
 
 
