@@ -28,7 +28,7 @@ from conformance.extras.draft.example_inputs import are_examples, assumed, draft
 from conformance.extras.draft.exported_program import case_of_program
 from conformance.front.commands import TIMEOUT, ask
 from conformance.front.commands.check import check_file
-from conformance.front.commands.telling import Telling
+from conformance.front.commands.progress_lines import ProgressLines
 from conformance.process.disk import DEFAULT_STORE
 from conformance.process.disk.model_files import SUFFIX
 from conformance.process.errors import UserError, UserTypeError, attempt, import_torch
@@ -173,7 +173,7 @@ def _check_module(
         cells = [cell for one in cases for cell in plan(dataclasses.replace(one, built=given))]
         with _unchanged():
             runner = Runner(Settings(store=home / "models"), TIMEOUT, worker)
-            records = list(runner.each(cells, lambda cell: Telling(cell.id)))
+            records = list(runner.each(cells, lambda cell: ProgressLines(cell.id)))
         kept = kept or any(record.bundle for record in records)
     finally:
         if not kept:

@@ -26,8 +26,8 @@ def duration(text: str, what: str = "a time such as 60s or 5m") -> float:
 
 
 BUDGET = (
-    "seconds of CPU for the examples of each cell, as in 60s or 5m: if they do not last for all, those go first that "
-    "tell most, and without the ends of all dims there is no verdict (default: 20s, and these ends in any case)"
+    "CPU for the examples of each cell, as in 60s or 5m; if it does not last, those that tell most go first, and "
+    "without the ends of all dims there is no verdict (default: 20s, and these ends)"
 )
 """What ``--budget`` of several commands says."""
 

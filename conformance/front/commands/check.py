@@ -23,7 +23,7 @@ from conformance.front.commands.check_lines import (
     describe_verdict,
 )
 from conformance.front.commands.file_cases import ALL, RUNNABLE, WITNESSES, case_of, describe_case, recorded_key
-from conformance.front.commands.telling import Telling
+from conformance.front.commands.progress_lines import ProgressLines
 from conformance.process.errors import UserError, did_you_mean
 from conformance.results.records.sanitize import tell
 
@@ -203,8 +203,8 @@ def _check_with(
     with new_file_worker() as worker:
         runner = _runner(given, worker)
 
-        def telling(cell: Cell) -> Telling:
-            return Telling(cell.id, given.budget)
+        def telling(cell: Cell) -> ProgressLines:
+            return ProgressLines(cell.id, given.budget)
 
         return _run(model, given, lambda checked: case_with_sizes(checked, said, worker, say), runner, see, telling)
 
@@ -276,7 +276,7 @@ def case_with_sizes(checked: CheckedModel, said: dict[str, Any], worker: Worker,
 
     case = case_of(checked.model, said)
     if any(name not in said["dims"] for name in case.says.dims):
-        telling = Telling(f"{checked.model.name}: trying sizes")
+        telling = ProgressLines(f"{checked.model.name}: trying sizes")
         found, checked.narrow = ask(worker, working_sizes, case, tuple(said["dims"]), on_wait=telling)
         said = {**said, "dims": {**found, **said["dims"]}}
         case = case_of(checked.model, said)

@@ -111,8 +111,8 @@ def describe_summary(records: Sequence[Record]) -> Iterator[str]:
         if record.check == "accuracy" and record.status == "passed" and count:
             spent = record.seconds.get("run", 0.0) / count
             left = record.left_out
-            told = f"{record.runtime} {record.precision}: {1000 * spent:.3g} ms an example, of {count} drawn ones"
-            yield f"{told}; {left['examples']} more left out after {left['seconds']:g} s (--budget)" if left else told
+            line = f"{record.runtime} {record.precision}: {1000 * spent:.3g} ms an example, of {count} drawn ones"
+            yield f"{line}; {left['examples']} more left out after {left['seconds']:g} s (--budget)" if left else line
     built = [one for one in records if one.check == "build" and one.status == "passed" and one.compiled]
     if built and (told := built[0].compiled):
         precisions = ", ".join(record.precision for record in built)

@@ -19,7 +19,7 @@ MOST = 60.0
 """Seconds after which it is said again at the latest."""
 
 
-class Telling:
+class ProgressLines:
     """Says on standard error how far a worker is with something, at longer and longer intervals.
 
     It is called with the worker's latest note (``process.worker.progress_note``) ten times a second.

@@ -8,7 +8,7 @@ from onnx import save
 
 from conformance.cells.runner import Runner
 from conformance.front.cli import main
-from conformance.front.commands.telling import FIRST, MOST, Telling
+from conformance.front.commands.progress_lines import FIRST, MOST, ProgressLines
 from tests.cells.test_many_dims import decoder
 
 
@@ -21,7 +21,7 @@ def written(file: Path) -> str:
 def lines_of(capsys: pytest.CaptureFixture[str], notes: list[dict[str, object]], step: float) -> list[str]:
     """The lines that are told of notes that come in these steps of seconds."""
     clock = itertools.count(0.0, step)
-    telling = Telling("accuracy[net]", clock=lambda: next(clock))
+    telling = ProgressLines("accuracy[net]", clock=lambda: next(clock))
     for note in notes:
         telling(note)
     told = capsys.readouterr()
