@@ -13,7 +13,7 @@ from typing import Any, Literal, SupportsInt
 
 import numpy as np
 
-from conformance.compare.excuses import UNMOVED, by_other_sums, by_rounding, is_ordinary, slacks
+from conformance.compare.excuses import UNMOVED, by_other_sums, by_rounding, is_even, is_ordinary, slacks
 from conformance.compare.matched_rows import matched_rows, row_order
 from conformance.process.arrays import Array, dtype_name, same_dtype
 
@@ -276,8 +276,8 @@ def _compare_output(
     if held[index] >= 0:
         rounding = by_rounding(float(error[index]), largest, wanted, oracle)
         best = worst_at(output.number, index, got, wanted, float(error[index]), float(held[index]), rounding)
-    unknown = not moved.ndim and wanted.ndim > 0
-    doubtful = unknown and (bool(within.any()) or not is_ordinary(error[needed], size))
+    ordinary = is_ordinary(error[needed], size) or is_even(error[needed], wanted, oracle)
+    doubtful = not moved.ndim and wanted.ndim > 0 and (bool(within.any()) or not ordinary)
     return dataclasses.replace(_weighed(output, got, wanted, ill, best, error, ratios, is_open), doubtful=doubtful)
 
 
