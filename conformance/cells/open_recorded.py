@@ -34,7 +34,7 @@ class OpenValues:
     marks: tuple[Array, ...]
     """By output an array of its shape, true where a value is open."""
 
-    def settled(self, one: RecordedSet, got: Sequence[Any]) -> Mapping[str, Any]:
+    def settled(self, one: RecordedSet, got: Sequence[object]) -> Mapping[str, Any]:
         """Return the recorded outputs with those of ``got`` where they are open; all recorded ones where ``got`` has
         other shapes."""
         return or_else(one.outputs, lambda: dict(self._settled(one, got)))

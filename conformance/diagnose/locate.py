@@ -191,7 +191,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
     return told[0] if told else {"unable": "nothing"}
 
 
-def _widened(value: Any) -> Any:
+def _widened(value: object) -> Any:
     """A tensor, or a dtype, of float32 as one of float64."""
     import torch
 

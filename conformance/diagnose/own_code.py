@@ -72,7 +72,7 @@ def told_of(own: Sequence[Own]) -> Details:
     return {"own_code": [one.text for one in own], "place": place}
 
 
-def accused(own: Sequence[Own], operator: Mapping[str, Any] | None) -> list[Own]:
+def accused(own: Sequence[Own], operator: Mapping[str, object] | None) -> list[Own]:
     """Return which of it may be at fault for a wrong export: all, unless the ``operator`` that is exported wrongly is
     known. A program that was captured rightly leaves nothing to who decides what is captured."""
     if not operator or operator.get("unable"):

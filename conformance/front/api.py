@@ -77,12 +77,12 @@ class Failure(AssertionError):
 
 
 def check(
-    module: Any,
-    *examples: Any,
+    module: object,
+    *examples: object,
     inputs: dict[str, Any] | None = None,
     name: str | None = None,
     isolated: bool = True,
-    **case: Any,
+    **case: object,
 ) -> Result:
     """Export a module, run it in every runtime of the case, and compare, as the suite does with a case file.
 
@@ -125,7 +125,7 @@ def _is_file(text: str) -> bool:
 
 
 def _check_file(
-    file: Path, examples: tuple[Any, ...], inputs: dict[str, Any] | None, name: str | None, isolated: bool,
+    file: Path, examples: tuple[object, ...], inputs: dict[str, Any] | None, name: str | None, isolated: bool,
     case: dict[str, Any],
 ) -> Result:  # fmt: skip
     if file.is_dir():
@@ -142,7 +142,7 @@ def _check_file(
 
 
 def _check_module(
-    module: Any, examples: tuple[Any, ...], inputs: dict[str, Any] | None, name: str | None, isolated: bool,
+    module: object, examples: tuple[object, ...], inputs: dict[str, Any] | None, name: str | None, isolated: bool,
     case: dict[str, Any], file: Path, line: int,
 ) -> Result:  # fmt: skip
     import_torch("conformance.check needs")
@@ -188,7 +188,7 @@ def _caller() -> tuple[Path, int]:
     return Path(frame.f_code.co_filename), frame.f_lineno
 
 
-def _program(given: Any, inputs: dict[str, Any] | None, home: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
+def _program(given: object, inputs: dict[str, Any] | None, home: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """Return the exported program that is to be compared with its model, and the keys of its case; else None."""
     import torch
 
@@ -206,7 +206,7 @@ def _program(given: Any, inputs: dict[str, Any] | None, home: Path, folder: Path
     return given.exported_program, {**own, "outputs": outputs, "export": export}
 
 
-def _module(given: Any) -> Any:
+def _module(given: object) -> Any:
     import torch
 
     if isinstance(given, torch.nn.Module):
@@ -228,7 +228,7 @@ def _module(given: Any) -> Any:
     raise UserTypeError(f"conformance.check takes a torch.nn.Module, or the name of one, or an ONNX file, and {got}")
 
 
-def _name_of(module: Any) -> str:
+def _name_of(module: object) -> str:
     name = module.rpartition(".")[2] if isinstance(module, str) else type(module).__name__
     return re.sub(r"\W", "_", name) or "module"
 
@@ -258,7 +258,9 @@ def _worker() -> Worker:
     return _WORKER[0]
 
 
-def _isolated(built: Here | None, home: Path, program: Any = None) -> tuple[Built | None, Worker | None, str | None]:
+def _isolated(
+    built: Here | None, home: Path, program: object = None
+) -> tuple[Built | None, Worker | None, str | None]:
     """Return what the cells get for the module, the worker that runs them, and why there is none."""
     if built is None:
         return None, _worker(), None

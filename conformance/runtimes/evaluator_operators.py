@@ -37,7 +37,7 @@ def lacking_operators() -> list[type[OpRun]]:
     base: Any = op_non_max_suppression.NonMaxSuppression
 
     class NonMaxSuppression(base):  # which takes thresholds without dims too
-        def _run(self, boxes: Array, scores: Array, *thresholds: Array | None, **attributes: Any) -> Any:
+        def _run(self, boxes: Array, scores: Array, *thresholds: Array | None, **attributes: object) -> Any:
             given = [None if one is None else np.atleast_1d(one) for one in thresholds]
             return super()._run(boxes, scores, *given, **attributes)
 

@@ -281,7 +281,7 @@ def _installed() -> tuple[int, ...]:
     return tuple(int(part) for part in onnx.__version__.split(".")[:3] if part.isdigit())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 

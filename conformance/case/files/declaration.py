@@ -158,7 +158,7 @@ class Declaration(Says):
 
     @model_validator(mode="before")
     @classmethod
-    def _flat(cls, said: Any) -> Any:
+    def _flat(cls, said: object) -> Any:
         if isinstance(said, dict) and "call" in said:
             raise ValueError("unknown key 'call'")
         if not (isinstance(said, dict) and isinstance(said.get("inputs"), dict)):

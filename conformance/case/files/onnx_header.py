@@ -183,5 +183,5 @@ _HOLDERS = {4: "sequence", 9: "optional"}
 """By its field in ``onnx.TypeProto`` what holds tensors, or holds what holds them."""
 
 
-def _parts(message: Any) -> dict[int, Any]:
+def _parts(message: object) -> dict[int, Any]:
     return dict(_fields(message)) if isinstance(message, memoryview) else {}

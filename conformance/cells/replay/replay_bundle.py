@@ -111,7 +111,7 @@ def replay(
     return records
 
 
-def begin_run(report: Path, bundle: Bundle, flags: Sequence[str], *, limited: bool, **more: Any) -> RunWriter:
+def begin_run(report: Path, bundle: Bundle, flags: Sequence[str], *, limited: bool, **more: object) -> RunWriter:
     """Return what writes the run of a bundle's cells; ``more`` is what its header says besides."""
     # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
     limits = list(flags) if limited else []

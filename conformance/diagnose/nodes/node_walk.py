@@ -112,7 +112,7 @@ def walk(
         kernels = _Kernels(nodes, libraries, Path(folder))
         matter = _leading_to(nodes, failing)
 
-        def compared(node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+        def compared(node: NodeProto, values: Mapping[str, object]) -> list[Any] | None:
             if first_output(node) in matter:
                 return _compared(kernels, walked, node, values)
             return kernels.maybe(FIRST, node, values)
@@ -174,7 +174,7 @@ def _chain(nodes: Nodes, inputs: Mapping[str, Array], compute: _Compute) -> list
     return [values[name] for name in nodes.outputs]
 
 
-def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: Mapping[str, object]) -> list[Any] | None:
     """ONNX Runtime's outputs of a node; what they are next to those of others is noted."""
     rule = kernels.broken(node, values)
     if rule is not None and not walked.misled:
@@ -233,10 +233,10 @@ class _Kernels:
             outputs: list[Any] = session.run(feed)
         return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
 
-    def maybe(self, runtime: str, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+    def maybe(self, runtime: str, node: NodeProto, values: Mapping[str, object]) -> list[Any] | None:
         return or_else(None, lambda: self.run(runtime, node, values))
 
-    def by_others(self, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+    def by_others(self, node: NodeProto, values: Mapping[str, object]) -> list[Any] | None:
         """The outputs of a node by the first of the others that computes it, or by ONNX Runtime."""
         first = self.maybe(FIRST, node, values)
         for runtime in self.others:
@@ -264,7 +264,7 @@ class _Kernels:
             nudged = ({name: to_neighbours(values[name], rng) for name in names} for _ in range(NUDGES))
             return largest_movement((self.maybe(runtime, node, {**values, **each}) for each in nudged), right)
 
-        def same(output: int, one: Any, other: Any) -> bool:
+        def same(output: int, one: object, other: object) -> bool:
             if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
                 return str(one) == str(other)
             limit = Limit(_ROUNDING, spread=sums)
@@ -272,11 +272,11 @@ class _Kernels:
 
         return all(map(same, itertools.count(), got, right))
 
-    def broken(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
+    def broken(self, node: NodeProto, values: Mapping[str, object]) -> str | None:
         given = [values.get(name) if name else None for name in node.input]
         return broken_by(node, given, opset_of(self._nodes.model))
 
-    def refused(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
+    def refused(self, node: NodeProto, values: Mapping[str, object]) -> str | None:
         """Return what the inference of shapes refuses the node for, with all integers known."""
         import onnx
 
@@ -289,13 +289,13 @@ class _Kernels:
         return str(error).strip().splitlines()[-1] if refused else None
 
 
-def _misleads(got: Any, right: Any) -> bool:
+def _misleads(got: object, right: object) -> bool:
     if not isinstance(got, np.ndarray) or not isinstance(right, np.ndarray):
         return True
     return got.shape != right.shape or (got.dtype.kind != "f" and bool((got != right).any()))
 
 
-def _roughly(got: Any, right: Any) -> bool:
+def _roughly(got: object, right: object) -> bool:
     if not isinstance(got, np.ndarray):
         return False
     return differs(got.astype(np.float64), np.asarray(right, np.float64), Limit(share=_LENIENT)) is None

@@ -111,17 +111,17 @@ class Program:
     ties: dict[str, list[str | None]] = field(default_factory=dict)
     """By name of a value, the tensor of the graph that it is, or those of its members."""
 
-    def run(self, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None) -> list[Any]:
+    def run(self, inputs: Sequence[object], keep: Callable[[str, Any], None] | None = None) -> list[Any]:
         """The outputs; ``keep`` is given every value by its name. Raises what PyTorch raises."""
         return self.within(self.start, inputs, keep)
 
-    def values(self, inputs: Sequence[Any], names: Container[str]) -> Values:
+    def values(self, inputs: Sequence[object], names: Container[str]) -> Values:
         """Return the values of these names, as they are before a later call changes them in place. Raises what
         PyTorch raises."""
         start = {**self.start, **dict(zip(self.inputs, inputs, strict=True))}
         kept = {name: value for name, value in start.items() if name in names}
 
-        def keep(name: str, value: Any) -> None:
+        def keep(name: str, value: object) -> None:
             if name in names:
                 kept[name] = value.clone() if hasattr(value, "clone") else value
 
@@ -129,7 +129,7 @@ class Program:
         return kept
 
     def within(
-        self, around: Values, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None
+        self, around: Values, inputs: Sequence[object], keep: Callable[[str, Any], None] | None = None
     ) -> list[Any]:
         """As ``run``, with the values around the program in place of what it starts with."""
         values = {**around, **dict(zip(self.inputs, inputs, strict=True))}
@@ -207,17 +207,17 @@ def _defaults(operator: Operator) -> Iterator[Any]:
             yield argument.default_value
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: object) -> list[Any]:
     """The members of a value that is a list or tuple, or else the value itself."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def joined(value: Any, members: Sequence[Any]) -> Any:
+def joined(value: object, members: Sequence[object]) -> Any:
     """Return members as a value that is a list or tuple, or none, as another one."""
     return type(value)(members) if isinstance(value, list | tuple) else members[0]
 
 
-def array(value: Any) -> Array | None:
+def array(value: object) -> Array | None:
     """A value of PyTorch's as NumPy has it; complex ones with a last axis of two, as graphs have them. None where
     there is no such array."""
     import torch
@@ -287,7 +287,7 @@ def _kept_number(ours: Sequence[Operator], theirs: Sequence[Operator]) -> dict[s
     return None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value if isinstance(value, bool | int | float | str) or value is None else str(value)
 
 

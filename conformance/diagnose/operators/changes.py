@@ -290,7 +290,7 @@ class _New:
     def __str__(self) -> str:
         return f"{self.operator} {self.told}".rstrip()
 
-    def at(self, slot: int | None, dtype: Any) -> tuple[Any, ...]:
+    def at(self, slot: int | None, dtype: object) -> tuple[Any, ...]:
         """Return what ``node_edits.insert`` takes."""
         return slot, self.operator, self.numbers, self.attributes, dtype
 

@@ -110,7 +110,7 @@ class Search:
         """The first operator that parts; raises Unable where none can be named."""
         exhibit, sizes = self.exhibit, self._sizes
 
-        def measured(name: str, value: Any) -> None:
+        def measured(name: str, value: object) -> None:
             for member, tensor in zip(leaves(value), exhibit.program.ties.get(name, ()), strict=False):
                 if tensor is not None:
                     sizes[tensor] = int(getattr(member, "nbytes", 8))
@@ -381,7 +381,7 @@ def _line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0][:LONGEST]
 
 
-def _arrays(outputs: Sequence[Any]) -> list[Array]:
+def _arrays(outputs: Sequence[object]) -> list[Array]:
     arrays = [array(output) for output in outputs]
     if any(found is None for found in arrays):
         raise Unable("outputs")

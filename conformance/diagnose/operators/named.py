@@ -51,7 +51,7 @@ def of_node(
     parting: Parting,
     program: Program,
     agreeing: Set[str] | None,
-    given: Iterable[tuple[Sequence[Any], Inputs]],
+    given: Iterable[tuple[Sequence[object], Inputs]],
     libraries: Sequence[str],
 ) -> dict[str, Any]:
     """The node among those that the operator became: that of which a small change makes them right, or else the last.
@@ -169,7 +169,7 @@ def mended(
     nodes: Sequence[NodeProto],
     parting: Parting,
     program: Program,
-    given: Iterable[tuple[Sequence[Any], Inputs]],
+    given: Iterable[tuple[Sequence[object], Inputs]],
     libraries: Sequence[str],
 ) -> Mended | None:
     """The node with the likeliest change that makes what the nodes give right, or else that which cannot be computed.

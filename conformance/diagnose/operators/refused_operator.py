@@ -96,7 +96,7 @@ def _line_of(error: BaseException) -> dict[str, Any]:
 def refused_model(
     exporter: str,
     export: Callable[[], ModelProto],
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     fed: Inputs,
     libraries: Sequence[str] = (),
     moves: Callable[[Sequence[Array]], Sequence[Array] | None] = lambda right: None,
@@ -147,7 +147,7 @@ def _stage(
 
 
 def _second(
-    exhibit: Exhibit, names: Set[str], inputs: Sequence[Any], refuses: Callable[[ModelProto], bool]
+    exhibit: Exhibit, names: Set[str], inputs: Sequence[object], refuses: Callable[[ModelProto], bool]
 ) -> dict[str, Any] | None:
     """Return the operator of which a node is refused where some operators give what they should, wherever they are
     called; None where none is."""
@@ -174,7 +174,7 @@ def _second(
 def _second_by_values(
     exhibit: Exhibit,
     names: Set[str],
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     fed: Inputs,
     libraries: Sequence[str],
     moves: Callable[[Sequence[Array]], Sequence[Array] | None],
@@ -201,7 +201,7 @@ def _second_by_values(
 
 
 def _of_another_form(
-    exhibit: Exhibit, refused: Operator, inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str]
+    exhibit: Exhibit, refused: Operator, inputs: Sequence[object], fed: Inputs, libraries: Sequence[str]
 ) -> Parting | None:
     """Return the first operator that another one is computed of and that the graph has in another dtype or shape than
     PyTorch, by what ONNX Runtime computes of the nodes before."""

@@ -75,7 +75,9 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
     def stop(operator: Operator | None) -> None:
         seen.stopped = seen.stopped or operator
 
-    def lowered(original: Original, graph: Graph, block: object, node: Node, *more: object, **kwargs: Any) -> object:
+    def lowered(
+        original: Original, graph: Graph, block: object, node: Node, *more: object, **kwargs: object
+    ) -> object:
         outputs = [output.debugName() for output in node.outputs()]
         if begun is not None:
             begun(_operator(node, {}, {}))
@@ -118,7 +120,7 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
         yield seen
 
 
-def _mark(names: Sequence[str], result: Any) -> None:
+def _mark(names: Sequence[str], result: object) -> None:
     """Note at the nodes that were made for some values which value each of their outputs is."""
     for name, value in zip(names, result if isinstance(result, list | tuple) else [result], strict=False):
         maker = value.node() if hasattr(value, "node") else None

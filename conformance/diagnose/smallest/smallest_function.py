@@ -237,7 +237,7 @@ def _by_evaluator(trials: FunctionTrials, function: Function) -> bool:
     return or_else(False, agrees)
 
 
-def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
+def causes_known(run: CellRun, operator: Mapping[str, object]) -> list[str]:
     """Return what an issue says of the cause: what the operator became, a change that helps, and what the exporter
     itself warns of."""
     named, kind, change = (operator.get(name) for name in ("operator", "type", "change"))

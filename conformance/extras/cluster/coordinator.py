@@ -153,7 +153,7 @@ class Cluster(Workers):
             )  # fmt: skip
         return self._contents[digest]
 
-    def _hear(self, told: Mapping[str, Any]) -> Iterator[MadeCell]:
+    def _hear(self, told: Mapping[str, object]) -> Iterator[MadeCell]:
         if told["kind"] == "worker":
             # Dask looks for a worker when a task or a worker comes, and this one had no resources when it came.
             self._look(at_once=True)

@@ -208,7 +208,7 @@ def _unfit(run: Run, worker: Worker, reason: str) -> Unfit:
     return Unfit(reason)
 
 
-def _passed_on(host: DaskHost, cells: bytes, worker: Worker, key: Any) -> list[tuple[str, bytes]]:
+def _passed_on(host: DaskHost, cells: bytes, worker: Worker, key: object) -> list[tuple[str, bytes]]:
     bundles: list[tuple[str, bytes]] = []
     common = {"task": str(key), "address": worker.address}
     host.connection.send_bytes(cells)

@@ -19,7 +19,7 @@ def as_text(
     left_out: Mapping[str, str],
     awake: bool,
     about: str = "",
-    fails: Sequence[Mapping[str, Any]] = (),
+    fails: Sequence[Mapping[str, object]] = (),
 ) -> str:
     """The case file. ``left_out`` are exporters that are not in it, with what they said; ``awake`` wakes weights;
     ``fails`` are failures that are declared."""

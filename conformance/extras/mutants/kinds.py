@@ -79,7 +79,7 @@ def _at(index: int, edit: Callable[..., None], *arguments: object) -> Callable[[
     return lambda model: edit(model.graph, model.graph.node[index], *arguments)
 
 
-def _others(operator: str, name: str, value: Any) -> list[Any]:
+def _others(operator: str, name: str, value: object) -> list[Any]:
     """Values that someone could have written instead."""
     if isinstance(value, str):
         return [word for word in words_of(operator, name) if word != value]

@@ -83,7 +83,7 @@ class RepairTrials:
         return None if isinstance(answer, Death) else answer
 
 
-def changed(case: Case, **values: Any) -> Case:
+def changed(case: Case, **values: object) -> Case:
     """The case with other values, and without failures that it declares: with the change it has to pass."""
     return dataclasses.replace(case, says=case.says.model_copy(update={"fails": [], **values}), fails_lines=())
 

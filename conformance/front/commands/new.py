@@ -187,7 +187,7 @@ def _plain(name: str, text: str) -> Any:
     return value
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return whether a value is of the types that a case file has, which knows no dates and no sets."""
     inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
     return isinstance(value, (type(None), bool, int, float, str, list, dict)) and all(map(_is_plain, inside))

@@ -267,7 +267,7 @@ def _find_stated(case: Any) -> tuple[dict[str, str], set[str]]:
     return stated_needs(case)
 
 
-def _words_of_stated_needs(case: Any) -> set[str]:
+def _words_of_stated_needs(case: object) -> set[str]:
     packages, commands = _find_stated(case)
     return {f"package {name}" for name in packages} | {f"command {name}" for name in commands}
 

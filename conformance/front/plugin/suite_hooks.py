@@ -46,7 +46,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
     """Hand out the cells in an order of their own, unless the user wants another way with --dist."""
     if config.getoption("dist") != "load":
         return None

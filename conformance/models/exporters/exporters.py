@@ -147,7 +147,7 @@ def _torchscript(
     target: TorchScript,
     opset: int,
     inputs: Mapping[str, Array],
-    functions: Mapping[str, Callable[..., Any]],
+    functions: Mapping[str, Callable[..., object]],
     registrars: list[Callable[[], None]],
 ) -> tuple[bytes, symbolics.Usage]:
     import torch

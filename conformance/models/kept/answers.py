@@ -196,5 +196,5 @@ def _place(draw: Draw) -> Place:
     return tuple(draw.dims.items()), draw.regime, draw.seed, draw.flags
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value

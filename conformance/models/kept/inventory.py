@@ -153,7 +153,7 @@ def _own_code(target: ExportTo) -> Iterator[str]:
         yield from target.translations.values()
 
 
-def _in_arguments(value: Any) -> Iterator[str]:
+def _in_arguments(value: object) -> Iterator[str]:
     """The classes and files of objects that are made (``case.files.made``)."""
     if isinstance(value, Mapping):
         yield from (str(value[key]) for key in ("new", "file", "of") if is_made(value) and key in value)

@@ -34,10 +34,10 @@ def noting(case: Hashable, exporter: str) -> Iterator[None]:
     """Inside the block note the lowerings that exports of a case by an exporter look up, and so call."""
     called = _called.setdefault((case, exporter), set())
 
-    def of_group(original: Callable[..., Any], group: Any, *arguments: Any) -> Any:
+    def of_group(original: Callable[..., object], group: object, *arguments: object) -> Any:
         return _noted(original(group, *arguments), called)
 
-    def of_dispatch(original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    def of_dispatch(original: Callable[..., object], *arguments: object, **keywords: object) -> Any:
         found = original(*arguments, **keywords)
         _noted(found[0] if isinstance(found, tuple) else found, called)
         return found
@@ -55,13 +55,13 @@ def _module(name: str, wanted: bool) -> ModuleType | None:
 
 
 @contextlib.contextmanager
-def _wrapped(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+def _wrapped(owner: object, name: str, function: Callable[..., object]) -> Iterator[None]:
     original = None if owner is None else vars(owner).get(name)
     if original is None:
         yield
         return
 
-    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+    def wrapper(*arguments: object, **keywords: object) -> Any:
         return function(original, *arguments, **keywords)
 
     setattr(owner, name, wrapper)
@@ -71,7 +71,7 @@ def _wrapped(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[No
         setattr(owner, name, original)
 
 
-def _noted(function: Any, called: Called) -> Any:
+def _noted(function: object, called: Called) -> Any:
     inner = function
     for _ in range(16):
         deeper = (

@@ -43,7 +43,7 @@ class Results:
                 return Kept(value, known)
         return None
 
-    def put(self, key: str, value: Any, observed: Observed) -> None:
+    def put(self, key: str, value: object, observed: Observed) -> None:
         """Keep a value, but none that depends on what is another at each run, or was changed meanwhile."""
         if not observed.lasts:
             return
@@ -69,7 +69,7 @@ class Keeping:
     note: Callable[[Observed], None]
     """Takes what a result depends on that was taken from an earlier run."""
 
-    def kept(self, folder: Path | None, key: str, make: Callable[[], Mapping[str, Any]]) -> Any:
+    def kept(self, folder: Path | None, key: str, make: Callable[[], Mapping[str, object]]) -> Any:
         """Return what lies under the key, or what ``make`` gives, which then lies there if it may be kept."""
         results = Results(folder, self.home)
         known = self.get(folder, key)
@@ -89,7 +89,7 @@ class Keeping:
         self.note(known.observed)
         return known.value
 
-    def put(self, folder: Path | None, key: str, value: Any) -> None:
+    def put(self, folder: Path | None, key: str, value: object) -> None:
         """Keep a value, if what it depends on is observed and lasts."""
         observed = self.observe()
         if observed is not None:
@@ -136,7 +136,7 @@ def depends_of(cell: Cell, observed: Observed, suite: str | None) -> Any:
     return {**observed.as_dict(), "says": says(cell), "conditions": conditions_hash(suite)}
 
 
-def note_last(folder: Path | None, cell: Cell, depends: Mapping[str, Any] | None) -> None:
+def note_last(folder: Path | None, cell: Cell, depends: Mapping[str, object] | None) -> None:
     """Keep what the last run of a cell depended on, for whoever selects cells by that; None where it is not known."""
     KeptValues(folder).put(_last_key(cell), {} if depends is None else depends)
 

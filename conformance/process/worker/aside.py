@@ -65,7 +65,7 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
     return result
 
 
-def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
+def _answer(question: Callable[[], object], reading: int, writing: int) -> None:
     """Answer in the child; this never returns."""
     try:
         faulthandler.disable()

@@ -39,7 +39,7 @@ class Progress:
         """The bytes of both slots, behind the number of the latest."""
         self._owner = owner
 
-    def note(self, **what: Any) -> None:
+    def note(self, **what: object) -> None:
         """Replace the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
         text = encode(what)
         if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON

@@ -23,7 +23,7 @@ def send(connection: Any, key: bytes, number: int, data: bytes) -> None:
     connection.sendall(data)
 
 
-def receive(connection: Any, key: bytes, number: int, left: Callable[[], float] | None = None) -> bytearray:
+def receive(connection: object, key: bytes, number: int, left: Callable[[], float] | None = None) -> bytearray:
     """The data of the message for the call of that number.
 
     ``left`` says how many seconds are left; without it there is no limit. Raises EOFError where the other end closed

@@ -371,7 +371,7 @@ class Record(Host):
         return {name: as_json(getattr(self, name)) for name in FIELDS} | (self.unknown or {})
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, object]) -> Self:
         """The inverse of ``as_dict``. A field that is missing or null, as in an earlier version, has its default."""
         known = {name: values[name] for name in FIELDS if values.get(name) is not None}
         record = cls(**(_LACKED | known))

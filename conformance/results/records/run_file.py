@@ -145,7 +145,7 @@ class RunWriter:
         self._file = io.FileIO(self._folder / LINES, "r+")
 
 
-def with_records(header: Mapping[str, Any], records: Iterable[Any]) -> Iterator[str]:
+def with_records(header: Mapping[str, object], records: Iterable[object]) -> Iterator[str]:
     """The text of ``{**header, "records": [*records]}`` as indented JSON, record by record: all of it at once would
     be the most that a run has in memory."""
     start, _, end = json.dumps({**header, "records": []}, indent=1).rpartition("[]")
@@ -279,7 +279,7 @@ def _header(value: Any, where: str) -> Header:
     return header
 
 
-def _record(value: Any, where: str) -> Record:
+def _record(value: object, where: str) -> Record:
     try:
         return validated(value)
     except UserError as error:
@@ -292,7 +292,7 @@ _NEEDED = ("id", "case", "exporter", "opset", "check", "status")
 """What the records of every version have."""
 
 
-def _no_baseline(value: Any) -> None:
+def _no_baseline(value: object) -> None:
     if value:
         raise Misfit("is a field of baselines, which no run has")
 
@@ -303,7 +303,7 @@ def _check() -> Check:
     return object_of(lambda name: checks.get(name, plain))
 
 
-def validated(value: Any) -> Record:
+def validated(value: object) -> Record:
     """Return the record of a run file. Raises UserError with what is wrong where it is none, or with what it lacks
     that the records of every version have."""
     if type(value) is not dict:

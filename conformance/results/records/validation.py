@@ -56,7 +56,7 @@ class Misfit(UserError):
         return f"{''.join(names).removeprefix('.')} {self.why}".lstrip()
 
 
-def wrong(value: Any, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
+def wrong(value: object, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
     """The misfit of a value that is not what is ``wanted``."""
     shown = "a list" if type(value) is list else "an object" if type(value) is dict else json.dumps(value)
     return Misfit(f"is {shown if len(shown) <= 60 else shown[:59] + '…'}, not {wanted}", path)
@@ -68,21 +68,21 @@ def wrong(value: Any, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
 def of_type(wanted: str, *kinds: type) -> Check:
     """Allow values of exactly these types: to JSON ``true`` is no number."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if type(value) not in kinds:
             raise wrong(value, wanted)
 
     return check
 
 
-def _integer(value: Any) -> None:
+def _integer(value: object) -> None:
     if type(value) is not int:
         raise wrong(value, "a whole number")
     if not -_LARGEST < value < _LARGEST:
         raise wrong(value, "a number below 2^63")
 
 
-def _number(value: Any) -> None:
+def _number(value: object) -> None:
     if type(value) is int:
         _integer(value)
     elif type(value) is not float:
@@ -106,7 +106,7 @@ def plain(value: Any, depth: int = DEEPEST) -> None:
         _number(value)
 
 
-def _scalar(value: Any) -> None:
+def _scalar(value: object) -> None:
     if type(value) in (list, dict):
         raise wrong(value, "a single value")
     plain(value)
@@ -118,7 +118,7 @@ Measure = float | Literal["nan", "inf", "-inf"]
 """A number, also NaN or an infinity, which files have as text."""
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Return the value as JSON has it: NaN, infinities and what it has no form of as text."""
     if value is None or isinstance(value, (str, int)):
         return value
@@ -136,7 +136,7 @@ def as_json(value: Any) -> Any:
 # ---- values made of others -----------------------------------------------------------------------------------
 
 
-def _inside(name: str | int, check: Check, item: Any) -> None:
+def _inside(name: str | int, check: Check, item: object) -> None:
     try:
         check(item)
     except Misfit as misfit:
@@ -144,7 +144,7 @@ def _inside(name: str | int, check: Check, item: Any) -> None:
 
 
 def _list(check: Check) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not list:
             raise wrong(value, "a list")
         for number, item in enumerate(value):
@@ -154,7 +154,7 @@ def _list(check: Check) -> Check:
 
 
 def _tuple(*checks: Check) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not list or len(value) != len(checks):
             raise wrong(value, f"a list of {len(checks)}")
         for number, (check, item) in enumerate(zip(checks, value, strict=True)):
@@ -166,7 +166,7 @@ def _tuple(*checks: Check) -> Check:
 def object_of(fields: Callable[[str], Check | None], needed: Sequence[str] = ()) -> Check:
     """``fields`` has the check of a field by its name; None for one that may not be there."""
 
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not dict:
             raise wrong(value, "an object")
         for name in needed:
@@ -184,7 +184,7 @@ def object_of(fields: Callable[[str], Check | None], needed: Sequence[str] = ())
 def _any_of(checks: Sequence[Check], null: bool) -> Check:
     """Of several misfits that of the deepest value is told, which all others of its kind fit."""
 
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if value is None and null:
             return None
         misfits = []
@@ -199,7 +199,7 @@ def _any_of(checks: Sequence[Check], null: bool) -> Check:
 
 
 def _all_of(checks: Sequence[Check]) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         for check in checks:
             check(value)
 
@@ -207,7 +207,7 @@ def _all_of(checks: Sequence[Check]) -> Check:
 
 
 def _within(numbers: range) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not int or value not in numbers:
             raise wrong(value, f"a whole number from {numbers.start} to {numbers.stop - 1}")
 

@@ -114,7 +114,7 @@ def _cell(rows: Sequence[Record], own: list[int], beside: list[int]) -> list[Any
     return [sign, decides, *(number for number in [*own, *beside] if number != decides)]
 
 
-def column(values: Sequence[Any]) -> dict[str, list[Any]]:
+def column(values: Sequence[object]) -> dict[str, list[Any]]:
     """One column: ``{values}``, or ``{values, rows}`` where at most half of the values differ from one another, and
     ``values[rows[i]]`` is the value of row ``i``."""
     numbers: dict[str, int] = {}
@@ -134,7 +134,7 @@ def column(values: Sequence[Any]) -> dict[str, list[Any]]:
 _KEY = json.JSONEncoder(sort_keys=True).encode
 
 
-def script_text(data: Any) -> str:
+def script_text(data: object) -> str:
     """JSON that may stand in a ``<script>``: no character of it can end the element, a string or a line.
 
     All but ASCII is escaped, which covers U+2028 and U+2029; of ASCII ``<``, ``>`` and ``&``. Raises ValueError for
@@ -288,7 +288,7 @@ def _list_environment(header: Header) -> Any:
             yield name, _plain(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     return "none" if value is None else str(value)
@@ -329,7 +329,7 @@ def _past(name: str, header: Header, records: Sequence[Record], rows: Sequence[R
     }
 
 
-def _latency(latency: Any) -> Any:
+def _latency(latency: object) -> Any:
     """The latency with no more samples than are drawn, and with each budget's kind; statistics are of all samples."""
     if not isinstance(latency, dict):
         return latency
@@ -349,7 +349,7 @@ def _latency(latency: Any) -> Any:
     return drawn
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

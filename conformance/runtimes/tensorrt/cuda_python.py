@@ -24,7 +24,7 @@ class MemoryError(Error):
     """The device has no memory of that size left, or the host none that can be page-locked."""
 
 
-def _call(name: str, *given: Any) -> Any:
+def _call(name: str, *given: object) -> Any:
     """Call a function of the driver, and return what it gives. Raises Error."""
     import cuda.bindings.driver as cuda
 
@@ -36,7 +36,7 @@ def _call(name: str, *given: Any) -> Any:
     return values[0] if values else None
 
 
-def _free_with(owner: Any, function: str, handle: Any) -> None:
+def _free_with(owner: object, function: str, handle: object) -> None:
     """Let the driver free ``handle`` once nobody holds ``owner``."""
     import cuda.bindings.driver as cuda
 
@@ -98,7 +98,7 @@ class Device:
 
 
 class Context:
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: object) -> None:
         self._context = context
 
     def push(self) -> None:

@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[\w./-]+")
 """Names of inputs that trtexec takes as they are; it takes others between single quotes."""
 
 
-def trtexec(model: Path, build: Build, graph: Any, typed: Sequence[str]) -> str:
+def trtexec(model: Path, build: Build, graph: object, typed: Sequence[str]) -> str:
     """Return the command, for a shell, by which ``trtexec`` builds what ``make_engine`` does, and runs nothing.
 
     ``graph`` is the ONNX graph of the model, ``typed`` the options for its dtypes (``typing_options``).
@@ -36,7 +36,7 @@ def trtexec(model: Path, build: Build, graph: Any, typed: Sequence[str]) -> str:
     ])  # fmt: skip
 
 
-def tensorrt_rtx(model: Path, build: Build, graph: Any, target: str) -> str:
+def tensorrt_rtx(model: Path, build: Build, graph: object, target: str) -> str:
     """Return the command, for a shell, by which ``tensorrt_rtx`` builds an engine for a target such as ``sm80``. Its
     networks are always strongly typed. NVIDIA documents no options of this tool for workspace, effort and TF32."""
     number = target.removeprefix("sm")

@@ -54,7 +54,7 @@ class Bodies:
         return [*names]
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == "object.__setattr__" and arguments[1] in _ATTRIBUTES and type(arguments[0]) is FunctionType:
         by = str(sys._getframe(1).f_globals.get("__name__"))
         for bodies in _watching:
@@ -74,7 +74,7 @@ def _has_its_name(function: FunctionType) -> bool:
     return any(function is part for part in _functions_of(owner))
 
 
-def _functions_of(value: Any) -> Iterator[FunctionType]:
+def _functions_of(value: object) -> Iterator[FunctionType]:
     """Yield the functions that a value is made of: those inside a method, a property or a decorated function."""
     while value is not None:
         if isinstance(value, FunctionType):

@@ -67,7 +67,7 @@ class OwnModules:
                    or one[""] != other[""] for one, other in zip(now, self._then, strict=True))  # fmt: skip
 
 
-def _read_values(owner: Any) -> dict[str, Any]:
+def _read_values(owner: object) -> dict[str, Any]:
     """Return the values by name, and under an empty name how much those contain that are containers."""
     values = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
     return {**values, "": [len(value) for value in values.values() if type(value) in _CONTAINERS]}
@@ -204,7 +204,7 @@ def _read(setting: Setting) -> Any:
     return type(value).__name__ if isinstance(value, Exception) else value
 
 
-def _put_back(setting: Setting, before: Any) -> bool:
+def _put_back(setting: Setting, before: object) -> bool:
     if setting.put_back is not None:
         attempt(partial(setting.put_back, before))
     return bool(_read(setting) == before)

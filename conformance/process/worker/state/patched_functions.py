@@ -44,7 +44,7 @@ def remember() -> Functions:
     return Functions()
 
 
-def _counts(place: str, owner: Any, name: str, before: Any, now: Any) -> bool:
+def _counts(place: str, owner: object, name: str, before: object, now: object) -> bool:
     """Return whether a function is another one now. What was added is nothing in the place of another, but for a
     class that inherits the name."""
     if f"{place}.{name}" in _FOLLOWS:

@@ -132,7 +132,7 @@ def _put_back_handlers(before: tuple[Any, ...]) -> None:
             signal.signal(number, handler)
 
 
-def _other_signals(value: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+def _other_signals(value: tuple[object, ...], other: tuple[object, ...]) -> str:
     return _names(number for number, one, two in zip(_HANDLED, value, other, strict=True) if one != two)
 
 

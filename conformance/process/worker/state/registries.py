@@ -64,7 +64,7 @@ def _library(library: Any) -> Tables:
                 yield f"torch.library: {name}, {key}", vars(value)
 
 
-def _hooks(module: Any) -> Tables:
+def _hooks(module: object) -> Tables:
     for name, value in [*vars(module).items()]:
         if name.startswith("_global") and isinstance(value, dict):
             yield f"torch.nn.Module, {name.removeprefix('_global_')}", value
@@ -177,9 +177,9 @@ def count_schemas() -> None:
                 setattr(owner, name, _counting(original, step))
 
 
-def _counting(original: Callable[..., Any], step: int) -> Callable[..., Any]:
+def _counting(original: Callable[..., object], step: int) -> Callable[..., Any]:
     @functools.wraps(original)
-    def counting(*arguments: Any, **keywords: Any) -> Any:
+    def counting(*arguments: object, **keywords: object) -> Any:
         global _schemas
         result = original(*arguments, **keywords)
         _schemas += step
@@ -194,7 +194,7 @@ def remember() -> Registries:
     return Registries()
 
 
-def _of_family(value: Any) -> bool:
+def _of_family(value: object) -> bool:
     """Return whether a function or a class is one of the family, or an object of such a class.
 
     Of a group of symbolics its functions count.

@@ -33,7 +33,7 @@ class Setting:
     """Read only where this module has been imported: until then nobody can have set it."""
 
 
-def kind_of(value: Any, _: Any) -> str:
+def kind_of(value: object, _: object) -> str:
     """The class of a value; ``none`` of None."""
     return "none" if value is None else type(value).__name__
 

@@ -30,7 +30,7 @@ class Spaces:
     def __len__(self) -> int:
         return len(self._spaces)
 
-    def add(self, name: str, space: Mapping[Any, Any]) -> None:
+    def add(self, name: str, space: Mapping[Any, object]) -> None:
         """Take a dictionary, or that of a class, unless it is known."""
         inside = gc.get_referents(space)[0] if isinstance(space, MappingProxyType) else space
         if id(inside) in self._known or not isinstance(inside, dict):
@@ -62,6 +62,6 @@ class Spaces:
         self._values[index] = [*self._spaces[index].values()]
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(one: object, other: object) -> bool:
     """Return whether two values are equal, as far as comparing them says."""
     return or_else(False, lambda: bool(one == other))

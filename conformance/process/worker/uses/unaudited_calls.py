@@ -26,7 +26,9 @@ class Noted:
     which sets such as ``os.supports_fd`` hold.
     """
 
-    def __init__(self, original: Any, note: Callable[[FrameType, tuple[Any, ...]], None], module: str) -> None:
+    def __init__(
+        self, original: Callable[..., object], note: Callable[[FrameType, tuple[Any, ...]], None], module: str
+    ) -> None:
         """``module`` is that in whose namespace it is, by which it is pickled."""
         self.__wrapped__ = original
         self._note = note
@@ -71,7 +73,7 @@ def replace(module: Any, name: str, kind: str, what: str, *, through: frozenset[
     if original is None or isinstance(original, Noted):
         return
 
-    def note(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    def note(frame: FrameType, arguments: tuple[object, ...]) -> None:
         caller: FrameType | None = frame
         if through is not None:
             while caller is not None and caller.f_globals.get("__name__") in through:
@@ -115,11 +117,11 @@ def _watch_variables() -> None:
     environ: Any = type(os.environ)
     getitem, iterate, setitem = environ.__getitem__, environ.__iter__, environ.__setitem__
 
-    def __getitem__(self: Any, key: Any) -> Any:
+    def __getitem__(self: object, key: object) -> Any:
         _read_variable(key)
         return getitem(self, key)
 
-    def __iter__(self: Any) -> Any:
+    def __iter__(self: object) -> Any:
         _read_variable("*")
         return iterate(self)
 
@@ -150,7 +152,7 @@ def watch_reader(module: Any, name: str) -> None:
     if original is None or isinstance(original, Noted):
         return
 
-    def note(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    def note(frame: FrameType, arguments: tuple[object, ...]) -> None:
         if arguments:
             user = user_at(frame)
             first_states.note_file(absolute(arguments[0]))
@@ -178,7 +180,7 @@ def _note_status(frame: FrameType, arguments: tuple[Any, ...]) -> None:
         note_use("looked", path, user)
 
 
-def _note_uname(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+def _note_uname(frame: FrameType, arguments: tuple[object, ...]) -> None:
     """Note the platform, and the host's name where the user's own code asks: that is another in each container."""
     user = asking_user(frame)
     if user is not None:
