@@ -258,9 +258,7 @@ def _worker() -> Worker:
     return _WORKER[0]
 
 
-def _isolated(
-    built: Here | None, home: Path, program: object = None
-) -> tuple[Built | None, Worker | None, str | None]:
+def _isolated(built: Here | None, home: Path, program: Any = None) -> tuple[Built | None, Worker | None, str | None]:
     """Return what the cells get for the module, the worker that runs them, and why there is none."""
     if built is None:
         return None, _worker(), None

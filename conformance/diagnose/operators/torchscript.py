@@ -75,9 +75,7 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
     def stop(operator: Operator | None) -> None:
         seen.stopped = seen.stopped or operator
 
-    def lowered(
-        original: Original, graph: Graph, block: object, node: Node, *more: object, **kwargs: object
-    ) -> object:
+    def lowered(original: Original, graph: Graph, block: object, node: Node, *more: object, **kwargs: Any) -> object:
         outputs = [output.debugName() for output in node.outputs()]
         if begun is not None:
             begun(_operator(node, {}, {}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
+from types import ModuleType
 from typing import Any, SupportsInt
 
 import numpy as np
@@ -44,7 +45,7 @@ def _free_with(owner: object, function: str, handle: object) -> None:
     weakref.finalize(owner, _free, cuda, _call("cuCtxGetCurrent"), function, handle).atexit = False
 
 
-def _free(cuda: Any, context: Any, function: str, handle: Any) -> None:
+def _free(cuda: ModuleType, context: object, function: str, handle: object) -> None:
     """Free ``handle`` in its context, which need not be current then. A context that is lost has nothing to free."""
     if cuda.cuCtxPushCurrent(context)[0] == cuda.CUresult.CUDA_SUCCESS:
         getattr(cuda, function)(handle)

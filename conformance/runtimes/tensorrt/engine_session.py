@@ -11,7 +11,8 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +42,9 @@ from conformance.runtimes.tensorrt.driver import load_driver
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.trtexec import trtexec, typing_options
 
+if TYPE_CHECKING:
+    from onnx import GraphProto, ValueInfoProto
+
 
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
@@ -65,7 +69,7 @@ def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[
 class TensorRTSession:
     """One engine with one execution context, one stream, and buffers that grow as they are needed."""
 
-    def __init__(self, trt: Any, model: Path, build: Build) -> None:
+    def __init__(self, trt: ModuleType, model: Path, build: Build) -> None:
         import onnx
 
         self._trt, self._model, self._build = trt, model, build
@@ -91,7 +95,7 @@ class TensorRTSession:
             self.close()
             raise
 
-    def _describe(self, graph: Any, size: int) -> None:
+    def _describe(self, graph: GraphProto, size: int) -> None:
         """Read names and dtypes; ``arithmetic`` gets what the record says of the engine, which has ``size`` bytes."""
         trt, build = self._trt, self._build
         self._outputs = [output.name for output in graph.output]
@@ -271,7 +275,7 @@ class TensorRTSession:
 
             yield once
 
-    def layers(self, inputs: Mapping[str, Array], rounds: int = 10) -> list[dict[str, Any]]:
+    def layers(self, inputs: Mapping[str, Array], rounds: int = 10) -> list[dict[str, str | float]]:
         """Milliseconds by layer, slowest first: the mean of ``rounds`` runs in a context of their own."""
         trt = self._trt
 
@@ -292,8 +296,8 @@ class TensorRTSession:
                 self.run(inputs)
         finally:
             self._renew_context()  # without a profiler
-        layers = [{"name": name, "ms": sum(spent) / rounds} for name, spent in profiler.spent.items()]
-        return sorted(layers, key=lambda layer: -float(str(layer["ms"])))
+        layers = [(name, sum(spent) / rounds) for name, spent in profiler.spent.items()]
+        return [{"name": name, "ms": ms} for name, ms in sorted(layers, key=lambda layer: -layer[1])]
 
     def close(self) -> None:
         """Free all that the session has on the device, though a traceback may hold the session itself."""
@@ -307,7 +311,7 @@ class TensorRTSession:
             self._memory.free()
 
 
-def depends_on(trt: Any, model: Path, build: Build) -> dict[str, object]:
+def depends_on(trt: ModuleType, model: Path, build: Build) -> dict[str, object]:
     """All that an engine depends on."""
     return {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
@@ -327,7 +331,7 @@ def _as(array: Array, dtype: str, name: str) -> Array:
     return converted
 
 
-def _numpy_dtype(value: Any) -> str:
+def _numpy_dtype(value: ValueInfoProto) -> str:
     from onnx import helper
 
     return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))

@@ -28,13 +28,13 @@ _HEAP = 1 << 9
 class Watched(ABC):
     """Modules, classes and tables of functions of some packages, and what they held when they were looked at last."""
 
-    def __init__(self, packages: Collection[str], counts: Callable[[str, Any, Any, Any, Any], bool]) -> None:
+    def __init__(self, packages: Collection[str], counts: Callable[[str, object, Any, object, object], bool]) -> None:
         """``counts`` gets a name, its owner, a key, what stood there and what does now, and says whether a function
         was replaced."""
         self._counts = counts
         self._spaces = Spaces()
         self._bodies = Bodies(packages)
-        self._owners: list[Any] = []
+        self._owners: list[object] = []
         self.added = False
         """Whether anything was added, which is in the place of nothing and may be read by whoever knows of it."""
 
@@ -77,7 +77,7 @@ class Judging(Watched):
 
     def __init__(self) -> None:
         super().__init__(PACKAGES, _counts)
-        self._modules: dict[str, Any] = {}
+        self._modules: dict[str, ModuleType] = {}
         self.extend()
         self._bodies.take()
 
@@ -92,7 +92,7 @@ class Judging(Watched):
                         self._add(place, owner)
 
 
-def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
+def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, object]]:
     """Yield a module, the classes that are defined in it, and its tables of functions."""
     yield name, module
     for key, value in [*vars(module).items()]:
@@ -103,7 +103,7 @@ def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{key}", value
 
 
-def _counts(name: str, owner: Any, key: Any, before: Any, now: Any) -> bool:
+def _counts(name: str, owner: object, key: Any, before: object, now: object) -> bool:
     """Return whether another value under a name is a function that was replaced, and not one that came late."""
     if before is MISSING:
         if isinstance(owner, type):
@@ -135,7 +135,7 @@ def came_late(name: str, key: str, value: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] == name.partition(".")[0]
 
 
-def _put_back(owner: Any, key: Any, before: Any) -> None:
+def _put_back(owner: object, key: Any, before: object) -> None:
     if isinstance(owner, dict):
         if before is MISSING:
             del owner[key]

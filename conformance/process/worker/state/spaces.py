@@ -22,9 +22,9 @@ class Spaces:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._known: set[int] = set()
-        self._spaces: list[dict[Any, Any]] = []
-        self._held: list[dict[Any, Any]] = []
-        self._values: list[list[Any]] = []
+        self._spaces: list[dict[Any, object]] = []
+        self._held: list[dict[Any, object]] = []
+        self._values: list[list[object]] = []
         """The values of ``_held``, since comparing lists takes half as long."""
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Spaces:
             return []
         return [index for index, values in enumerate(now) if not equal(values, self._values[index])]
 
-    def changes(self, index: int) -> Iterator[tuple[Any, Any, Any]]:
+    def changes(self, index: int) -> Iterator[tuple[Any, object, object]]:
         """Yield the names whose values differ from what was taken, with both; MISSING stands for none."""
         held, now = self._held[index], self._spaces[index]
         for name in [*held, *(name for name in [*now] if name not in held)]:

@@ -10,13 +10,16 @@ import os
 import sys
 from collections.abc import Callable
 from threading import get_ident
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from conformance.process.worker.uses import first_states
 from conformance.process.worker.uses.callers import asking_user, calling_user, user_at
 from conformance.process.worker.uses.notes import NOTES, WITHIN, note_use, noting
 from conformance.process.worker.uses.whose import USER, absolute, kind_of
+
+Note = Callable[[FrameType, tuple[object, ...]], None]
+"""Gets the frame that calls a function, and the arguments."""
 
 
 class Noted:
@@ -26,9 +29,7 @@ class Noted:
     which sets such as ``os.supports_fd`` hold.
     """
 
-    def __init__(
-        self, original: Callable[..., object], note: Callable[[FrameType, tuple[Any, ...]], None], module: str
-    ) -> None:
+    def __init__(self, original: Callable[..., object], note: Note, module: str) -> None:
         """``module`` is that in whose namespace it is, by which it is pickled."""
         self.__wrapped__ = original
         self._note = note
@@ -37,7 +38,7 @@ class Noted:
                 setattr(self, name, getattr(original, name))
         self.__module__ = module
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> object:
         thread = get_ident()
         if thread not in WITHIN:
             WITHIN.add(thread)
@@ -64,7 +65,7 @@ class Noted:
         return repr(self.__wrapped__)
 
 
-def replace(module: Any, name: str, kind: str, what: str, *, through: frozenset[str] | None = None) -> None:
+def replace(module: ModuleType, name: str, kind: str, what: str, *, through: frozenset[str] | None = None) -> None:
     """Put a ``Noted`` in the place of a function of a module.
 
     ``through``: only the user's own calls count, and those through these modules; None for all of the library.
@@ -117,15 +118,15 @@ def _watch_variables() -> None:
     environ: Any = type(os.environ)
     getitem, iterate, setitem = environ.__getitem__, environ.__iter__, environ.__setitem__
 
-    def __getitem__(self: object, key: object) -> Any:
+    def __getitem__(self: object, key: object) -> object:
         _read_variable(key)
         return getitem(self, key)
 
-    def __iter__(self: object) -> Any:
+    def __iter__(self: object) -> object:
         _read_variable("*")
         return iterate(self)
 
-    def __setitem__(self: Any, key: Any, value: Any) -> None:
+    def __setitem__(self: object, key: Any, value: object) -> None:
         with noting:
             if (
                 NOTES.case is not None
