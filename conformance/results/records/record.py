@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from typing_extensions import Self
 
 from conformance.results.records import record_types
-from conformance.results.records.validation import Scalar, as_json, check_of
+from conformance.results.records.validation import Trusted, as_json, check_of
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -244,7 +244,7 @@ class Diagnosis(Verdict):
     cause: record_types.Cause | None = None
     """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
     option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
-    loss: dict[str, Scalar] | None = None
+    loss: dict[str, Trusted] | None = None
     """of a failed comparison: SQNR in dB by stage (export, conversion, optimizer, runtime), or the error it stops
     with"""
     beyond: list[record_types.Beyond] = field(default_factory=list)
@@ -288,14 +288,14 @@ class Measured(Diagnosis):
     """the name of the file that runs, where a module or another file says what is right"""
     meaning: str | None = None
     """the name of the file that says what is right, in place of a module"""
-    arithmetic: dict[str, Any] | None = None
+    arithmetic: dict[str, object] | None = None
     """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran; of an
     engine the `command` of NVIDIA's trtexec that builds it again"""
     fidelity: record_types.Fidelity | None = None
     """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
     conversion: dict[str, Any] | None = None
     """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
-    engine: dict[str, Any] | None = None
+    engine: dict[str, object] | None = None
     """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
     compiled: record_types.Compiled | None = None
     """of `parse` and `build`, in which nothing is run: `by` which TensorRT, whether the model was `parsed`,

@@ -112,8 +112,10 @@ def _scalar(value: object) -> None:
     plain(value)
 
 
-Scalar = Annotated[Any, _scalar]
+Scalar = Annotated[object, _scalar]
 """Text, a number, true, false or null."""
+Trusted = Annotated[Any, _scalar]
+"""The same, where readers rely on what this package writes there."""
 Measure = float | Literal["nan", "inf", "-inf"]
 """A number, also NaN or an infinity, which files have as text."""
 
@@ -225,7 +227,7 @@ def _one_of(values: Sequence[Any]) -> Check:
 # ---- types ---------------------------------------------------------------------------------------------------
 
 _SIMPLE: dict[Any, Check] = {
-    str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number, Any: plain,
+    str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number, Any: plain, object: plain,
 }  # fmt: skip
 
 
@@ -235,7 +237,7 @@ def check_of(kind: Any) -> Check:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         narrower = [_within(more) if isinstance(more, range) else more for more in kind.__metadata__]
-        return narrower[0] if arguments[0] in (int, Any) else _all_of([check_of(arguments[0]), *narrower])
+        return narrower[0] if arguments[0] in (int, Any, object) else _all_of([check_of(arguments[0]), *narrower])
     if origin in (Required, NotRequired):
         return check_of(arguments[0])
     if origin in (Union, UnionType):
