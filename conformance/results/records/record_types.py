@@ -20,8 +20,8 @@ Number = float | None
 
 Place = TypedDict("Place", {"file": Text, "line": Count, "own": bool}, total=False)
 Declared = TypedDict("Declared", {
-    "outcome": Required[str], "dims": dict[str, object], "place": Trusted, "stage": Trusted, "error": Trusted, "at": Scalar,
-    "because": Scalar, "line": Scalar,
+    "outcome": Required[str], "dims": dict[str, object], "place": Trusted, "stage": Trusted, "error": Trusted,
+    "at": Scalar, "because": Scalar, "line": Scalar,
 }, total=False)  # fmt: skip
 Answered = TypedDict("Answered", {
     "runtime": Required[str], "answer": Required[str], "config": dict[str, str] | None, "error": Text, "reason": Text,

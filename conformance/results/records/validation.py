@@ -227,7 +227,8 @@ def _one_of(values: Sequence[Any]) -> Check:
 # ---- types ---------------------------------------------------------------------------------------------------
 
 _SIMPLE: dict[Any, Check] = {
-    str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number, Any: plain, object: plain,
+    str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number,
+    Any: plain, object: plain,
 }  # fmt: skip
 
 

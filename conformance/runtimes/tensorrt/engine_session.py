@@ -11,8 +11,7 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -42,9 +41,6 @@ from conformance.runtimes.tensorrt.driver import load_driver
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.trtexec import trtexec, typing_options
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, ValueInfoProto
-
 
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
@@ -69,7 +65,7 @@ def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[
 class TensorRTSession:
     """One engine with one execution context, one stream, and buffers that grow as they are needed."""
 
-    def __init__(self, trt: ModuleType, model: Path, build: Build) -> None:
+    def __init__(self, trt: Any, model: Path, build: Build) -> None:
         import onnx
 
         self._trt, self._model, self._build = trt, model, build
@@ -95,7 +91,7 @@ class TensorRTSession:
             self.close()
             raise
 
-    def _describe(self, graph: GraphProto, size: int) -> None:
+    def _describe(self, graph: Any, size: int) -> None:
         """Read names and dtypes; ``arithmetic`` gets what the record says of the engine, which has ``size`` bytes."""
         trt, build = self._trt, self._build
         self._outputs = [output.name for output in graph.output]
@@ -311,7 +307,7 @@ class TensorRTSession:
             self._memory.free()
 
 
-def depends_on(trt: ModuleType, model: Path, build: Build) -> dict[str, object]:
+def depends_on(trt: Any, model: Path, build: Build) -> dict[str, object]:
     """All that an engine depends on."""
     return {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
@@ -331,7 +327,7 @@ def _as(array: Array, dtype: str, name: str) -> Array:
     return converted
 
 
-def _numpy_dtype(value: ValueInfoProto) -> str:
+def _numpy_dtype(value: Any) -> str:
     from onnx import helper
 
     return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
