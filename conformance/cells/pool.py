@@ -25,7 +25,7 @@ class Doing(NamedTuple):
 
     job: Any
     begun: float
-    note: dict[str, Any]
+    note: dict[str, object]
 
 
 Running: TypeAlias = Callable[[J, OnWait, J | None], R]
@@ -144,7 +144,7 @@ class Pool(Generic[J, R]):
         job = self._jobs[number]
         doing = self._doing[number] = Doing(job, time.monotonic(), {})
 
-        def note(latest: dict[str, Any]) -> None:
+        def note(latest: dict[str, object]) -> None:
             self._doing[number] = doing._replace(note=latest)
 
         try:

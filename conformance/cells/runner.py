@@ -264,7 +264,7 @@ def _run_here(progress: Any, cell: Cell, settings: Settings, explaining: bool, f
     return (explain_cell if explaining else run_cell)(progress, cell, settings, fence)
 
 
-def _crashed_export(progress: object, cell: Cell, settings: Settings) -> Any:
+def _crashed_export(progress: object, cell: Cell, settings: Settings) -> object:
     from conformance.cells.export import crashed_export  # which imports torch, as above
 
     return crashed_export(progress, cell, settings)

@@ -228,7 +228,7 @@ class _Watch:
         if self._eager is not None and key not in self._eager.steps and _takes_values(frame):
             self._note(key, frame)
 
-        def step(frame: FrameType, event: str, argument: object) -> Any:
+        def step(frame: FrameType, event: str, argument: object) -> object:
             if event == "opcode" and frame.f_lasti not in steps:
                 self._count += 1
                 steps[frame.f_lasti] = self._count

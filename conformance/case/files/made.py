@@ -28,7 +28,7 @@ def is_made(value: Mapping[str, object]) -> bool:
     return ("new" in value and value.keys() <= {"new", "with"}) or value.keys() == {"file", "of"}
 
 
-def value_of(value: object, folder: Folder) -> Any:
+def value_of(value: object, folder: Folder) -> object:
     """Return the value that a text or a mapping under ``with`` stands for.
 
     "torch.int32" is what PyTorch calls so, and a mapping that ``is_made`` the object; all else is as it stands there.

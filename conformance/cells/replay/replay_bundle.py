@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from conformance.case.draw.example import Draw, Example
 from conformance.cells.replay import code
@@ -271,7 +270,7 @@ class _Replay:
         if output is not None:
             raise vacuous_failure(record, comparer.vacuity, output)
 
-    def _nodes(self) -> dict[str, Any]:
+    def _nodes(self) -> dict[str, object]:
         """Return what an execution provider of ONNX Runtime computes, and what it leaves to the CPU."""
         provider, example = registry.named(self._runtime).provider, next(self._examples(), None)
         if not provider or example is None:

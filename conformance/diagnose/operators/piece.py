@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -156,7 +156,7 @@ class Piece:
         known = {name: np.ascontiguousarray(value) for name, value in feeds.items() if value is not None}
         return self._trial(values, {**known, **self._large})
 
-    def _value(self, values: Values, tensor: str) -> Any:
+    def _value(self, values: Values, tensor: str) -> object:
         name, place = self._tensors[tensor]
         return leaves(values[name])[place]
 

@@ -90,8 +90,8 @@ class Place:
     makers: dict[str, Operator] = field(default_factory=dict)
     numbers: frozenset[str] = frozenset()
     """The values that are sizes or computed of them alone."""
-    values: dict[str, Any] = field(default_factory=dict)
-    traced: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
+    traced: dict[str, object] = field(default_factory=dict)
     """The same with the inputs that the module is exported with; empty where they have no other sizes."""
 
     @classmethod
@@ -196,7 +196,7 @@ class Place:
         inputs: dict[str, Array] = {}
         constants: dict[str, Array] = {}
 
-        def given(name: str, value: Any) -> Any:
+        def given(name: str, value: Any) -> object:
             if isinstance(value, list | tuple):
                 members = [given(f"{name}_{place}", one) for place, one in enumerate(value)]
                 return members if isinstance(value, list) else tuple(members)
@@ -210,7 +210,7 @@ class Place:
             (constants if name in self.program.start else inputs)[name] = fed
             return Name(name)
 
-        def filled(argument: object) -> Any:
+        def filled(argument: object) -> object:
             if isinstance(argument, Name) and argument.name not in (made | self.values.keys()):
                 raise Unwritten("more calls")
             if isinstance(argument, Name):

@@ -6,7 +6,6 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.case.files.export_keys import Dynamo, TorchScript
 from conformance.diagnose.operators.captured_program import Name
@@ -22,7 +21,7 @@ class Exporting:
 
     exporter: str
     opset: int
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     """Arguments of ``torch.onnx.export``."""
     symbolics: Mapping[str, str]
     """What the case registers by operator: the name of a symbolic function, or of a translation."""

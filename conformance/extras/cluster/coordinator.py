@@ -140,7 +140,7 @@ class Cluster(Workers):
         )  # fmt: skip
         task.future.add_done_callback(lambda _: self.events.put(("done", key)))
 
-    def _contents_of(self, digest: str, file: Path) -> bytes | Future[Any]:
+    def _contents_of(self, digest: str, file: Path) -> bytes | Future[object]:
         """A small file goes with each task that needs it: where a task depends on a future, Dask looks first for
         workers that have it, and leaves others idle. A large one is sent once, and fetched from one another."""
         assert self.client is not None

@@ -84,7 +84,7 @@ def _write_argument(tree: Any, held: Mapping[str, int]) -> object:
     return kind if tree.said is None else {"type": kind, "values": _fixed(dict(tree.said), held)}
 
 
-def _fixed(said: Any, held: Mapping[str, int]) -> Any:
+def _fixed(said: Any, held: Mapping[str, int]) -> object:
     """Return a part of a case with numbers for the dims that are held."""
     if isinstance(said, Mapping):
         return {name: _fixed(inner, held) for name, inner in said.items()}

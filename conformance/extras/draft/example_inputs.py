@@ -99,7 +99,7 @@ def draft_example(given: Built, call: RecordedCall, mode: str) -> Draft:
     return draft
 
 
-def keys_of(draft: Draft, dims: object) -> dict[str, Any]:
+def keys_of(draft: Draft, dims: object) -> dict[str, object]:
     """Return inputs, dims and what is compared of what forward returns, as a case says them. ``dims`` are ranges that
     are given, which go before those of the draft."""
     given = dims if isinstance(dims, Mapping) else {}

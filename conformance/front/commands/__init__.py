@@ -26,7 +26,7 @@ TIMEOUT = 600.0
 """Seconds that a question to a worker, or a cell, may take, as in the suite."""
 
 
-def add_option(parser: argparse.ArgumentParser, name: str, default: Any, what: str, **more: Any) -> None:
+def add_option(parser: argparse.ArgumentParser, name: str, default: object, what: str, **more: Any) -> None:
     """Add an option whose help ends with its default."""
     parser.add_argument(name, default=default, help=f"{what} (default: %(default)s)", **more)
 

@@ -40,7 +40,7 @@ class Waiting:
         self._start = self._logged = time.monotonic() if begun is None else begun
         self._shown = ""
 
-    def __call__(self, note: dict[str, Any]) -> None:
+    def __call__(self, note: dict[str, object]) -> None:
         now = time.monotonic()
         spent = now - self._start
         if self._reporter is None or spent < SLOW_SECONDS:

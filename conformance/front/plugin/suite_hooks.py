@@ -147,7 +147,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest) -> Any:
+def run(request: pytest.FixtureRequest) -> object:
     """``run(cell)``: runs the cell and ends the test as its record says."""
     session = request.config.stash[_SESSION]
     running, shared = session.running, session.properties.shared
@@ -169,7 +169,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def read_case_file(request: pytest.FixtureRequest) -> Any:
+def read_case_file(request: pytest.FixtureRequest) -> object:
     """``read_case_file(name)``: fails the test with everything that is wrong in that case file."""
     _, files = request.config.stash[_SESSION].planning()
 

@@ -85,7 +85,7 @@ Path = Annotated[str, check_path]
 Size = Annotated[int, range(2**31)]
 Seed = Annotated[int, range(-(2**64), 2**64 + 1)]
 Axis = Annotated[int, range(-64, 64)]
-Kept = Annotated[dict[str, Any], partial(plain, depth=DEEPEST)]
+Kept = Annotated[dict[str, object], partial(plain, depth=DEEPEST)]
 """What is only kept or shown."""
 
 

@@ -271,7 +271,7 @@ class _Tapes(OperatorCalls):
         self.ops: list[str] = []
         self.steps: list[_ResumedCall | None] = []
         self.given: Memory = {}
-        self._known: dict[int, tuple[int, _Place, Any]] = {}
+        self._known: dict[int, tuple[int, _Place, object]] = {}
         """By the address of a storage: its number, where the first tensor in it lies, and a weak reference, which
         keeps the address from becoming that of another."""
 

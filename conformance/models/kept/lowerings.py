@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache, partial
 from types import ModuleType
-from typing import Any
 
 from conformance.models.kept.contents import content, of_text, remembered
 from conformance.models.kept.lowering_functions import LOADED, WHOLE, parts_of, read
@@ -34,10 +33,10 @@ def noting(case: Hashable, exporter: str) -> Iterator[None]:
     """Inside the block note the lowerings that exports of a case by an exporter look up, and so call."""
     called = _called.setdefault((case, exporter), set())
 
-    def of_group(original: Callable[..., object], group: object, *arguments: object) -> Any:
+    def of_group(original: Callable[..., object], group: object, *arguments: object) -> object:
         return _noted(original(group, *arguments), called)
 
-    def of_dispatch(original: Callable[..., object], *arguments: object, **keywords: object) -> Any:
+    def of_dispatch(original: Callable[..., object], *arguments: object, **keywords: object) -> object:
         found = original(*arguments, **keywords)
         _noted(found[0] if isinstance(found, tuple) else found, called)
         return found
@@ -61,7 +60,7 @@ def _wrapped(owner: object, name: str, function: Callable[..., object]) -> Itera
         yield
         return
 
-    def wrapper(*arguments: object, **keywords: object) -> Any:
+    def wrapper(*arguments: object, **keywords: object) -> object:
         return function(original, *arguments, **keywords)
 
     setattr(owner, name, wrapper)
@@ -71,7 +70,7 @@ def _wrapped(owner: object, name: str, function: Callable[..., object]) -> Itera
         setattr(owner, name, original)
 
 
-def _noted(function: object, called: Called) -> Any:
+def _noted(function: object, called: Called) -> object:
     inner = function
     for _ in range(16):
         deeper = (

@@ -21,7 +21,7 @@ VARIANTS = 4
 class Kept:
     """A value as it was kept, and what it depends on."""
 
-    value: Any
+    value: object
     observed: Observed
 
 
@@ -51,7 +51,7 @@ class Results:
         others = [entry for entry in self._variants(key) if entry[0] != told]
         self._values.put(key, [[told, value], *others][:VARIANTS])
 
-    def _variants(self, key: str) -> list[tuple[Any, Any]]:
+    def _variants(self, key: str) -> list[tuple[object, object]]:
         known = self._values.get(key)
         if not isinstance(known, list):
             return []
@@ -81,7 +81,7 @@ class Keeping:
             results.put(key, made, observed)
         return made
 
-    def get(self, folder: Path | None, key: str) -> Any:
+    def get(self, folder: Path | None, key: str) -> object:
         """Return what lies under the key and holds; None where nothing does."""
         known = Results(folder, self.home).get(key)
         if known is None:

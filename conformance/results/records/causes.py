@@ -53,7 +53,7 @@ def by_likeness(records: Iterable[Record]) -> list[list[Record]]:
     return sorted(alike.values(), key=len, reverse=True)
 
 
-def _likeness(record: Record) -> tuple[Any, ...]:
+def _likeness(record: Record) -> tuple[object, ...]:
     key = (record.case, record.exporter, record.stage, record.precision.partition("-")[0])
     if record.stage != "compare":
         return (*key, record.error, record.runtime, record.signal, said(record.reason or "", record.error or ""))

@@ -58,7 +58,7 @@ class Witness:
     model: str | None = None
     """``exported`` where the witness ran the model before its conversion; None for the model that failed."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -366,7 +366,7 @@ class Record(Host):
         if rest > 0:
             self.seconds[name] = self.seconds.get(name, 0.0) + round(rest, 6)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""
         return {name: as_json(getattr(self, name)) for name in FIELDS} | (self.unknown or {})
 
@@ -395,6 +395,6 @@ def empty_fields() -> dict[str, Any]:
     return {name: make() for name, make in made if callable(make)}
 
 
-def own_fields(group: type) -> list[dataclasses.Field[Any]]:
+def own_fields(group: type) -> list[dataclasses.Field[object]]:
     """Return the fields of one group, without those of the groups before it."""
     return [item for item in dataclasses.fields(group) if item.name in group.__annotations__]

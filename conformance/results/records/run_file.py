@@ -37,7 +37,7 @@ class RunWriter:
     what lies there. The lock ends with the process, and leaves nothing behind.
     """
 
-    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, header: dict[str, object]) -> None:
         """Raise UserError where another run writes there, or nothing can be written."""
         self._folder = folder
         try:
@@ -71,7 +71,7 @@ class RunWriter:
         finally:
             self._replaced[record["id"]] = start, self._size + len(self._waiting) - start
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: dict[str, object]) -> None:
         """Raise OSError where the record cannot be written. The next call then tries it again, and what is in the
         file stays whole."""
         self._waiting += json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
@@ -192,7 +192,7 @@ def _writer(folder: Path) -> str:
     return f"process {process['pid']}{where}, started {header.get('started')} ({process['command']}),"
 
 
-def _process() -> dict[str, Any]:
+def _process() -> dict[str, object]:
     """Return who writes a run, for whoever finds its folder in use."""
     program = Path(sys.argv[0] if sys.argv else "")
     name = program.parent.name if program.name == "__main__.py" else program.name
@@ -255,7 +255,7 @@ def read_lines(file: Path) -> tuple[Header, list[Record]]:
     return _header(header, f"{name}:1"), [_record(value, f"{name}:{number}:") for number, value in lines]
 
 
-def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
+def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, object]]:
     """The values of the lines with their numbers, without what was cut off behind the last line break."""
     for number, line in enumerate(lines, 1):
         last = number == len(lines)

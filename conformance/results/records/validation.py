@@ -217,7 +217,7 @@ def _within(numbers: range) -> Check:
 
 
 def _one_of(values: Sequence[Any]) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not str or value not in values:
             raise wrong(value, " or ".join(values))
 
@@ -226,7 +226,7 @@ def _one_of(values: Sequence[Any]) -> Check:
 
 # ---- types ---------------------------------------------------------------------------------------------------
 
-_SIMPLE: dict[Any, Check] = {
+_SIMPLE: dict[object, Check] = {
     str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number,
     Any: plain, object: plain,
 }  # fmt: skip
@@ -271,7 +271,7 @@ def _needed(kind: Any) -> list[str]:
         missing = dataclasses.MISSING
         return [field.name for field in dataclasses.fields(kind) if field.default is field.default_factory is missing]
     hints = get_type_hints(kind, include_extras=True)
-    origins: dict[str, Any] = {name: get_origin(hint) for name, hint in hints.items()}
+    origins: dict[str, object] = {name: get_origin(hint) for name, hint in hints.items()}
     if kind.__total__:
         return [name for name, origin in origins.items() if origin is not NotRequired]
     return [name for name, origin in origins.items() if origin is Required]
