@@ -232,7 +232,7 @@ class Clustered:
         return broken(cell, error, reason)
 
     def _tell(self, line: str) -> None:
-        reporter: Any = self._options.config.pluginmanager.get_plugin("terminalreporter")
+        reporter: pytest.TerminalReporter | None = self._options.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()
             for text in line.splitlines():
