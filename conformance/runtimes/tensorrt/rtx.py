@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from conformance.process.disk.value_store import KeptValues
@@ -118,7 +119,7 @@ def _read(told: Mapping[str, Any]) -> RtxTrial:
     return RtxTrial(**{**told, "refusals": refusals})
 
 
-def _try(trt: Any, model: Path, job: Job) -> RtxTrial:
+def _try(trt: ModuleType, model: Path, job: Job) -> RtxTrial:
     log, version = make_log(trt), str(trt.__version__)
     log.forget()
     builder = trt.Builder(log)
@@ -135,7 +136,7 @@ def _try(trt: Any, model: Path, job: Job) -> RtxTrial:
     return RtxTrial(version)
 
 
-def _build(trt: Any, log: Any, builder: Any, network: Any, build: Build, target: str) -> None:
+def _build(trt: ModuleType, log: Any, builder: Any, network: Any, build: Build, target: str) -> None:
     config = builder.create_builder_config()
     configure(trt, config, build.options)
     config.set_flag(trt.BuilderFlag.DISABLE_TIMING_CACHE)  # nothing is timed without a GPU
