@@ -232,7 +232,7 @@ def _judged(
     return blame(stop, Explanation(None, None, tuple(answers)))
 
 
-def _right(one: RecordedSet, got: Sequence[Array], known: OpenValues | None) -> Mapping[str, Any]:
+def _right(one: RecordedSet, got: Sequence[Array], known: OpenValues | None) -> Mapping[str, object]:
     """Return the recorded outputs that outputs are compared with: where ONNX leaves values open, any are right."""
     return one.outputs if known is None else known.settled(one, got)
 

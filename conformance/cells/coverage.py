@@ -98,7 +98,7 @@ def answers(cell: Cell) -> bool:
     return bool(sound) and min(sound, key=order).id == cell.id
 
 
-def _known(run: CellRun, verify: Verifier) -> dict[str, Any]:
+def _known(run: CellRun, verify: Verifier) -> dict[str, object]:
     """The record's field, from this process, an earlier run, another case that asks the same, or measured now."""
     prepared, judge = run.prepared, verify.judge
     assert judge is not None
@@ -112,7 +112,7 @@ def _known(run: CellRun, verify: Verifier) -> dict[str, Any]:
     return prepared.coverage[name]
 
 
-def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
+def _measured(run: CellRun, verify: Verifier) -> dict[str, object]:
     if run.cell.case.says.onnx is not None:  # nothing in a file can be disturbed as a call of PyTorch can
         return {"seen": 0, "of": 0, "blind": []}
     try:
@@ -137,7 +137,7 @@ FORWARD = "<forward>"
 """In the places of ``told``: an expression in a case file, which is another one in each case."""
 
 
-def told(covered: Covered) -> dict[str, Any]:
+def told(covered: Covered) -> dict[str, object]:
     """The record's field: how many calls are seen of how many, and the places of those that are not, each with how
     many calls it has; ``calls`` and ``places`` where these are not all."""
     places, blind = _places(covered.blind)
@@ -169,10 +169,10 @@ def _place(at: str | None) -> str | None:
     return FORWARD if at is not None and at.startswith("<forward of ") else at
 
 
-def _placed(known: dict[str, Any], case: Case) -> dict[str, Any]:
+def _placed(known: dict[str, Any], case: Case) -> dict[str, object]:
     """Return what is known, with the place of the case for that of its expression."""
     own = f"{display_path(case.file)}:{case.line}"
-    placed: dict[str, Any] = {
+    placed: dict[str, object] = {
         name: [{**entry, "at": own if entry["at"] == FORWARD else entry["at"]} for entry in known[name]]
         for name in ("blind", "beyond") if name in known
     }  # fmt: skip

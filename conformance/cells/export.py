@@ -12,7 +12,6 @@ import functools
 import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from conformance.case.draw.draw import Draw
 from conformance.case.draw.example import Example
@@ -201,7 +200,7 @@ SHARED = 2**16
 """Bytes in which what is known of a call has to fit."""
 
 
-def crashed_export(progress: object, cell: Cell, settings: Settings) -> dict[str, Any] | None:
+def crashed_export(progress: object, cell: Cell, settings: Settings) -> dict[str, object] | None:
     """In a worker: the call at which an export ends its process, as fields of ``Record.operator``; None where another
     export does not, or at none.
 

@@ -8,7 +8,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.case.files.dims import Dims, Range
 from conformance.process.errors import attempt
@@ -123,7 +122,7 @@ class Narrow:
     proven: bool
     """True where ONNX's evaluator stops too, and no other dim and no value of an input can be the reason."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {**dataclasses.asdict(self), "text": str(self)}
 
     def __str__(self) -> str:

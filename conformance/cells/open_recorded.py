@@ -34,12 +34,12 @@ class OpenValues:
     marks: tuple[Array, ...]
     """By output an array of its shape, true where a value is open."""
 
-    def settled(self, one: RecordedSet, got: Sequence[Any]) -> Mapping[str, Any]:
+    def settled(self, one: RecordedSet, got: Sequence[object]) -> Mapping[str, object]:
         """Return the recorded outputs with those of ``got`` where they are open; all recorded ones where ``got`` has
         other shapes."""
         return or_else(one.outputs, lambda: dict(self._settled(one, got)))
 
-    def _settled(self, one: RecordedSet, got: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    def _settled(self, one: RecordedSet, got: Sequence[Any]) -> Iterator[tuple[str, object]]:
         for (name, right), mark, own in zip(named_tensors(one.outputs), self.marks, got, strict=True):
             right = np.asarray(right)
             if np.shape(own) != right.shape:

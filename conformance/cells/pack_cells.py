@@ -8,7 +8,6 @@ import itertools
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from conformance.case.draw.draw import Draw, about
 from conformance.case.draw.example import Example
@@ -191,7 +190,7 @@ def _runtimes(cell: Cell) -> list[str]:
     return [name for name in cell.case.says.runtimes if not cell.converted or registry.named(name).converted]
 
 
-def _apart(cell: Cell, draw: Draw) -> list[str | dict[str, Any]]:
+def _apart(cell: Cell, draw: Draw) -> list[str | dict[str, object]]:
     """The runtimes that are declared to fail at this draw, with the hosts that this is about where not all are."""
     return [
         runtime if entry.when.host is None else {"runtime": runtime, "host": entry.when.host}

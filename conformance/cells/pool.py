@@ -25,7 +25,7 @@ class Doing(NamedTuple):
 
     job: Any
     begun: float
-    note: dict[str, Any]
+    note: dict[str, object]
 
 
 Running: TypeAlias = Callable[[J, OnWait, J | None], R]
@@ -35,9 +35,9 @@ Running: TypeAlias = Callable[[J, OnWait, J | None], R]
 class Handing(Protocol):
     """Hands numbers of jobs to the workers that ask, as ``case.plan.order.Schedule`` does."""
 
-    def add(self, worker: Any, /) -> None: ...
+    def add(self, worker: object, /) -> None: ...
 
-    def take(self, worker: Any, /, *, of_others: bool) -> int | None:
+    def take(self, worker: object, /, *, of_others: bool) -> int | None:
         """Return the next job of a worker, or of others if it has none of its own; None where none is left."""
 
 
@@ -47,9 +47,9 @@ class InOrder:
     def __init__(self, numbers: Iterable[int], deadline: float = math.inf) -> None:
         self._numbers, self._deadline = iter(numbers), deadline
 
-    def add(self, worker: Any, /) -> None: ...
+    def add(self, worker: object, /) -> None: ...
 
-    def take(self, worker: Any, /, *, of_others: bool) -> int | None:
+    def take(self, worker: object, /, *, of_others: bool) -> int | None:
         return next(self._numbers, None) if of_others and time.monotonic() <= self._deadline else None
 
 
@@ -144,7 +144,7 @@ class Pool(Generic[J, R]):
         job = self._jobs[number]
         doing = self._doing[number] = Doing(job, time.monotonic(), {})
 
-        def note(latest: dict[str, Any]) -> None:
+        def note(latest: dict[str, object]) -> None:
             self._doing[number] = doing._replace(note=latest)
 
         try:

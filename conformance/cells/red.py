@@ -7,7 +7,6 @@ again, beginning with the draw that failed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from conformance.case.draw.example import Example
 from conformance.case.files.python import describe
@@ -34,6 +33,7 @@ from conformance.process.worker.progress_note import Progress
 from conformance.process.worker.state.fence import Fence
 from conformance.results.records.explanation import add
 from conformance.results.records.record import Record
+from conformance.results.records.record_types import Smallest
 
 
 def explain_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | None = None) -> Record:
@@ -65,7 +65,7 @@ def _leave_bundle(red: RedCell, example: Example, found: Details, small: Reduced
     if not run.settings.smallest:
         return {}
 
-    def left() -> dict[str, Any] | None:
+    def left() -> Smallest | None:
         place = folder / "smallest"
         if small is not None:
             return leave_function(run, small, place, causes_known(run, found.get("operator") or {}))

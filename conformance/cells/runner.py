@@ -111,7 +111,7 @@ class Runner:
         record.after = None
         return explained(record, again) if fails_alike(record, again) else believed(record, again, before)
 
-    def answer(self, cell: Cell, draw: Mapping[str, Any]) -> Record:
+    def answer(self, cell: Cell, draw: Mapping[str, object]) -> Record:
         """Return the record of a cell that ran one draw and nothing else. Nothing of it is kept for a later run."""
         settings = dataclasses.replace(self._settings_now(), only=draw, answers=None, failures=None)
         return self._run_with(settings, cell, None, explaining=False)
@@ -253,7 +253,7 @@ def _empty_store(store: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory()
 
 
-def _run(progress: Any, cell: Cell, settings: Settings, explaining: bool) -> Ran:
+def _run(progress: object, cell: Cell, settings: Settings, explaining: bool) -> Ran:
     fence = of_process()
     return Ran(_run_here(progress, cell, settings, explaining, fence), fence.spoilt)
 
@@ -266,7 +266,7 @@ def _run_here(progress: Any, cell: Cell, settings: Settings, explaining: bool, f
     return (explain_cell if explaining else run_cell)(progress, cell, settings, fence)
 
 
-def _crashed_export(progress: Any, cell: Cell, settings: Settings) -> Any:
+def _crashed_export(progress: object, cell: Cell, settings: Settings) -> object:
     from conformance.cells.export import crashed_export  # which imports torch, as above
 
     return crashed_export(progress, cell, settings)

@@ -43,7 +43,7 @@ class State:
     order: int = 0
     """Where they are computed among all tensors that were compared."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {"tensor": self.tensor} | ({"why": self.why} if self.why else {})
 
 
@@ -68,7 +68,7 @@ def compare_hidden(run: CellRun, paths: Collection[str]) -> dict[str, State]:
         folder = run.settings.store.parent / "coverage"
         key = hashlib.sha256(repr(("hidden", run.key, *paths)).encode()).hexdigest()[:32]
 
-        def question() -> dict[str, Any]:
+        def question() -> dict[str, object]:
             return {path: [*astuple(state)] for path, state in _compared(run, paths).items()}
 
         kept = attempt(lambda: run.keeping.kept(folder, key, partial(aside.ask, question, SECONDS)))

@@ -69,7 +69,7 @@ def find_operator(red: RedCell) -> tuple[Details, Reduced | None]:
         details["hints"] = ["branch"]
     if stop.fault == "exporter":
         details |= told_of(accused(own, told))
-    reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
+    reducing = (small.told.get("seconds") if small is not None else None) or 0.0  # which the record has apart
     verify.add_seconds("second place", second)
     verify.add_seconds("locate", time.perf_counter() - start - reducing - second)
     return details, small
@@ -96,7 +96,7 @@ _CAPTURED_OTHERWISE = ("capture", "again", "interpreted")
 """Why no operator is named where what was captured is not what the module computes."""
 
 
-def _at_own_code(case: Case, told: dict[str, Any], own: Sequence[Own]) -> dict[str, Any]:
+def _at_own_code(case: Case, told: dict[str, object], own: Sequence[Own]) -> dict[str, Any]:
     """The line at which the module itself goes another way while it is exported, where that is what is wrong."""
     found = next((one for one in own if one.line is not None), None)
     if told.get("unable") not in _CAPTURED_OTHERWISE or found is None:
@@ -105,7 +105,7 @@ def _at_own_code(case: Case, told: dict[str, Any], own: Sequence[Own]) -> dict[s
     return in_the_case_file(known | _line_of(found), case)
 
 
-def _line_of(found: Own | None) -> dict[str, Any]:
+def _line_of(found: Own | None) -> dict[str, object]:
     """A line of Python with its text, as a record has it."""
     if found is None or found.line is None:
         return {}
@@ -116,7 +116,7 @@ def _line_of(found: Own | None) -> dict[str, Any]:
 
 def follow(
     run: CellRun, verify: Verifier, stored: Stored, example: Example, runtime: str = LITERAL
-) -> tuple[Search, dict[str, Any] | None]:
+) -> tuple[Search, dict[str, object] | None]:
     """The search with all operators of an example, and what a record has of the first that parts; None where the
     outputs are right. Raises Unable where operators cannot be seen."""
     run.reference.restore()
@@ -136,7 +136,7 @@ def question(run: CellRun, verify: Verifier, stored: Stored, example: Example, r
     right = [np.array(array) for array in verify.of_pytorch(example)]
     exact = reference.oracle(inputs) if cell.converted else None
 
-    def arguments(given: Inputs) -> list[Any]:
+    def arguments(given: Inputs) -> list[object]:
         positional, keywords = reference.arguments(given)
         return [*positional, *keywords.values()]
 
@@ -161,13 +161,13 @@ def question(run: CellRun, verify: Verifier, stored: Stored, example: Example, r
     )  # fmt: skip
 
 
-def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
+def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, object]:
     """The record's field ``operator``: the first call whose float32 result is further from its float64 result than
     ``WRONG`` of the largest value there, which no rounding of one operator explains. Says so where there is none."""
     import torch
     from torch.utils._pytree import tree_leaves, tree_map
 
-    told: list[dict[str, Any]] = []
+    told: list[dict[str, object]] = []
     one_thread()
 
     class Compares(OperatorCalls):
@@ -191,7 +191,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
     return told[0] if told else {"unable": "nothing"}
 
 
-def _widened(value: Any) -> Any:
+def _widened(value: object) -> object:
     """A tensor, or a dtype, of float32 as one of float64."""
     import torch
 
@@ -200,7 +200,7 @@ def _widened(value: Any) -> Any:
     return torch.float64 if value is torch.float32 else value
 
 
-def _far(got: Any, right: Any) -> bool:
+def _far(got: object, right: Any) -> bool:
     """Return whether a float32 result is off by more than one operator rounds; what is infinite or NaN is passed
     over."""
     import torch

@@ -72,7 +72,7 @@ def told_of(own: Sequence[Own]) -> Details:
     return {"own_code": [one.text for one in own], "place": place}
 
 
-def accused(own: Sequence[Own], operator: Mapping[str, Any] | None) -> list[Own]:
+def accused(own: Sequence[Own], operator: Mapping[str, object] | None) -> list[Own]:
     """Return which of it may be at fault for a wrong export: all, unless the ``operator`` that is exported wrongly is
     known. A program that was captured rightly leaves nothing to who decides what is captured."""
     if not operator or operator.get("unable"):
@@ -228,7 +228,7 @@ class _Watch:
         if self._eager is not None and key not in self._eager.steps and _takes_values(frame):
             self._note(key, frame)
 
-        def step(frame: FrameType, event: str, argument: object) -> Any:
+        def step(frame: FrameType, event: str, argument: object) -> object:
             if event == "opcode" and frame.f_lasti not in steps:
                 self._count += 1
                 steps[frame.f_lasti] = self._count

@@ -87,20 +87,20 @@ def refused_by_checker(run: CellRun) -> Refused:
     return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries(), moves)
 
 
-def arguments_of(run: CellRun, inputs: Inputs) -> list[Any]:
+def arguments_of(run: CellRun, inputs: Inputs) -> list[object]:
     """Return inputs as a captured program takes them."""
     run.reference.restore()
     positional, keywords = run.reference.arguments(inputs)
     return [*positional, *keywords.values()]
 
 
-def _asked(run: CellRun, question: Any) -> dict[str, Any]:
+def _asked(run: CellRun, question: Any) -> dict[str, object]:
     """Return the answer to a question about the export, asked in another process, in the words of the case."""
     start = time.perf_counter()
 
-    def answer() -> dict[str, Any]:
+    def answer() -> dict[str, object]:
         run.set_apart()
-        told: dict[str, Any] = question()
+        told: dict[str, object] = question()
         return placed(run, told)
 
     found = attempt(lambda: aside.ask(answer, SECONDS))
@@ -112,12 +112,12 @@ def _asked(run: CellRun, question: Any) -> dict[str, Any]:
     return found
 
 
-def _of_export(run: CellRun) -> dict[str, Any]:
+def _of_export(run: CellRun) -> dict[str, object]:
     stopped = stopped_export(run.cell.exporter, run.export)
     return stopped.told(lambda: works(run.export)) | next_stop(run.cell.exporter, run.export, stopped)
 
 
-def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:
+def placed(run: CellRun, told: dict[str, object]) -> dict[str, object]:
     """Return what is known of an operator without the path of a submodule that the module does not have, as exporters
     note some of their own; and of an expression with the place and the text that it has in the case file."""
     modules = dict(run.reference.module.named_modules())
@@ -127,7 +127,7 @@ def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:
     return in_the_case_file(known, run.cell.case)
 
 
-def with_file(told: dict[str, Any]) -> dict[str, Any]:
+def with_file(told: dict[str, object]) -> dict[str, Any]:
     """Return the same with the path of the file whose line it names, where one module that was imported has it."""
     name, _, number = str(told.get("line")).rpartition(":")
     if told.get("place") == "call" or not (number.isdigit() and told.get("source")):
@@ -147,7 +147,7 @@ def _shortest(file: Path) -> str:
     return min(below, key=len, default=shown)
 
 
-def in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
+def in_the_case_file(told: dict[str, object], case: Case) -> dict[str, object]:
     """Return the same, where the module is an expression with the place and the text that it has in the case file."""
     if not str(told.get("line")).startswith(EXPRESSION):
         return told
@@ -165,7 +165,7 @@ _OF_EXPORTERS = {"aten", "prim", "prims", "quantized", "quantized_decomposed", "
 """Namespaces of torch and torchvision: what is missing of them an exporter may be asked for."""
 
 
-def nodes_to_add(run: CellRun, stop: Stopped) -> dict[str, Any] | None:
+def nodes_to_add(run: CellRun, stop: Stopped) -> dict[str, object] | None:
     """Return the fields of ``Record.remedy`` for an export that lacks nodes for an operator of nobody's but the
     case's; None for any other."""
     found = _NAMED.search(f"{stop.reason}")

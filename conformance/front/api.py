@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ from conformance.results.records.testimony import title
 
 WIDTH = 100
 """Columns of the text of an AssertionError."""
+Inputs = Mapping[str, object] | None
+"""By the names of inputs their types, or tensors."""
 GIVEN = "given.module"
 """What the case calls a module that is built already."""
 
@@ -78,12 +80,12 @@ class Failure(AssertionError):
 
 
 def check(
-    module: Any,
-    *examples: Any,
-    inputs: dict[str, Any] | None = None,
+    module: object,
+    *examples: object,
+    inputs: Mapping[str, object] | None = None,
     name: str | None = None,
     isolated: bool = True,
-    **case: Any,
+    **case: object,
 ) -> Result:
     """Export a module, run it in every runtime of the case, and compare, as the suite does with a case file.
 
@@ -126,8 +128,8 @@ def _is_file(text: str) -> bool:
 
 
 def _check_file(
-    file: Path, examples: tuple[Any, ...], inputs: dict[str, Any] | None, name: str | None, isolated: bool,
-    case: dict[str, Any],
+    file: Path, examples: tuple[object, ...], inputs: Inputs, name: str | None, isolated: bool,
+    case: dict[str, object],
 ) -> Result:  # fmt: skip
     if file.is_dir():
         raise UserError(f"{file} is a folder; name one of its files, or run: conformance check {file}")
@@ -143,8 +145,8 @@ def _check_file(
 
 
 def _check_module(
-    module: Any, examples: tuple[Any, ...], inputs: dict[str, Any] | None, name: str | None, isolated: bool,
-    case: dict[str, Any], file: Path, line: int,
+    module: object, examples: tuple[object, ...], inputs: Inputs, name: str | None, isolated: bool,
+    case: dict[str, object], file: Path, line: int,
 ) -> Result:  # fmt: skip
     import_torch("conformance.check needs")
     call = None
@@ -190,7 +192,7 @@ def _caller() -> tuple[Path, int]:
     return Path(frame.f_code.co_filename), frame.f_lineno
 
 
-def _program(given: Any, inputs: dict[str, Any] | None, home: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
+def _program(given: object, inputs: Inputs, home: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """Return the exported program that is to be compared with its model, and the keys of its case; else None."""
     import torch
 
@@ -208,7 +210,7 @@ def _program(given: Any, inputs: dict[str, Any] | None, home: Path, folder: Path
     return given.exported_program, {**own, "outputs": outputs, "export": export}
 
 
-def _module(given: Any) -> Any:
+def _module(given: object) -> Any:
     import torch
 
     if isinstance(given, torch.nn.Module):
@@ -230,12 +232,12 @@ def _module(given: Any) -> Any:
     raise UserTypeError(f"conformance.check takes a torch.nn.Module, or the name of one, or an ONNX file, and {got}")
 
 
-def _name_of(module: Any) -> str:
+def _name_of(module: object) -> str:
     name = module.rpartition(".")[2] if isinstance(module, str) else type(module).__name__
     return re.sub(r"\W", "_", name) or "module"
 
 
-def _cases(name: str, said: dict[str, Any], file: Path, line: int, notes: Sequence[str]) -> list[Case]:
+def _cases(name: str, said: dict[str, object], file: Path, line: int, notes: Sequence[str]) -> list[Case]:
     """The case, or one for each combination of ``vary``; UserError with all that is wrong, and the notes."""
     place = file.absolute() if file.is_file() else Path.cwd() / "notebook"
     cases, problems = cases_of(name, said, Document(place, {}, {(name,): (line, 1)}))

@@ -39,7 +39,7 @@ class Prepared:
     failed: dict[str, Stopped] = field(default_factory=dict)
     explained: set[str] = field(default_factory=set)
     """The keys of those that failed and about which all is known that can be found out."""
-    coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
+    coverage: dict[str, dict[str, object]] = field(default_factory=dict)
     """What ``cells.coverage`` has measured, by what decides on the outputs."""
     zeroed: dict[str, Zeroed] = field(default_factory=dict)
     """The runs that it has made for that, by draw and the outputs that count."""

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import resource
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -111,11 +111,11 @@ class CaseFileError(Exception):
 
 
 Details = TypedDict("Details", {  # noqa: UP013 (a table)
-    "inputs": dict[str, str], "witnesses": list[Any], "conclusion": str | None, "parts_at": Any, "loss": Any,
-    "cause": Any, "optimizer": Any, "operator": Any, "smallest": Any, "own_code": list[str], "place": Any,
-    "explained": list[Any], "findings": list[str], "warnings": list[Any], "hints": list[str], "conditioning": Any,
-    "vacuous": Any, "remedy": Any, "beyond": list[Any], "traceback": list[str], "no_bundle": str, "draw": None,
-    "worst": None, "unexplained": bool,
+    "inputs": dict[str, str], "witnesses": list[Any], "conclusion": str | None, "parts_at": Any,
+    "loss": Mapping[str, float | str] | None, "cause": object, "optimizer": Any, "operator": Any, "smallest": Any,
+    "own_code": list[str], "place": Mapping[str, object] | None, "explained": list[Any], "findings": list[str],
+    "warnings": list[Any], "hints": list[str], "conditioning": object, "vacuous": Any, "remedy": object,
+    "beyond": list[Any], "traceback": list[str], "no_bundle": str, "draw": None, "worst": None, "unexplained": bool,
 }, total=False)  # fmt: skip
 """Fields of a record that say more of a failure than its reason does; they decide nothing. ``draw`` and ``worst`` are
 there to say that the failure is about no example."""

@@ -21,15 +21,15 @@ def lacking_operators() -> list[type[OpRun]]:
     class ZipMap(OpRun):
         op_domain = "ai.onnx.ml"
 
-        def _run(self, x: Array, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> tuple[Any]:
+        def _run(self, x: Array, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> tuple[object]:
             keys = [*(classlabels_strings or classlabels_int64s)]
             return ([dict(zip(keys, row, strict=True)) for row in np.atleast_2d(x)],)
 
     class CategoryMapper(OpRun):
         op_domain = "ai.onnx.ml"
 
-        def _run(self, x: Array, cats_int64s: Any = None, cats_strings: Any = None, default_int64: Any = None,
-                 default_string: Any = None) -> tuple[Array]:  # fmt: skip
+        def _run(self, x: Array, cats_int64s: Any = None, cats_strings: Any = None, default_int64: int | None = None,
+                 default_string: str | None = None) -> tuple[Array]:  # fmt: skip
             if x.dtype.kind in "iu":
                 return (mapped(x, cats_int64s, cats_strings, default_string or "_Unused", object),)
             return (mapped(x, cats_strings, cats_int64s, -1 if default_int64 is None else default_int64, np.int64),)
@@ -37,16 +37,16 @@ def lacking_operators() -> list[type[OpRun]]:
     base: Any = op_non_max_suppression.NonMaxSuppression
 
     class NonMaxSuppression(base):  # which takes thresholds without dims too
-        def _run(self, boxes: Array, scores: Array, *thresholds: Array | None, **attributes: Any) -> Any:
+        def _run(self, boxes: Array, scores: Array, *thresholds: Array | None, **attributes: object) -> object:
             given = [None if one is None else np.atleast_1d(one) for one in thresholds]
             return super()._run(boxes, scores, *given, **attributes)
 
     loop: Any = op_loop.Loop
 
     class Loop(loop):  # which stacks what the body gives of any rank, and goes on where there is no condition
-        def _run(self, limit: Array | None, condition: Array | None, *carried: Any, context: Any = None,
-                 body: Any = None, **more: Any) -> tuple[Any, ...]:  # fmt: skip
-            names, stacked, count = self.body.input_names, list[list[Any]](), 0
+        def _run(self, limit: Array | None, condition: Array | None, *carried: Array, context: Any = None,
+                 body: object = None, **more: object) -> tuple[Array, ...]:  # fmt: skip
+            names, stacked, count = self.body.input_names, list[list[Array]](), 0
             while (condition is None or condition) and (limit is None or count < limit):
                 passed = {
                     names[0]: np.array(count),

@@ -44,7 +44,7 @@ RANDOM = "random"
 class Where:
     """Nodes of an operator: those for which all that is said holds."""
 
-    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    attributes: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     """The values of an attribute; of one that is not there, its default."""
     given: tuple[int, ...] = ()
     """Inputs, by place, that the node has."""
@@ -54,7 +54,7 @@ class Where:
     def holds(self, node: NodeProto, opset: int) -> bool:
         from onnx import defs, helper
 
-        def value(name: str) -> Any:
+        def value(name: str) -> object:
             for attribute in node.attribute:
                 if attribute.name == name:
                     return _plain(helper.get_attribute_value(attribute))
@@ -281,7 +281,7 @@ def _installed() -> tuple[int, ...]:
     return tuple(int(part) for part in onnx.__version__.split(".")[:3] if part.isdigit())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.encode() if isinstance(value, str) else value
 
 

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def _typed(port: Any, array: Array) -> Array:
         return array.astype(str)
     if str(port.get_element_type().get_type_name()) != "bf16" or array.dtype != np.float16:
         return array
-    others: Any = importlib.import_module("ml_dtypes")
+    others = importlib.import_module("ml_dtypes")
     return array.astype(others.bfloat16)
 
 
@@ -95,7 +96,7 @@ def absence() -> str | None:
     return "openvino is not installed (pip install onnx-export-conformance[openvino])" if missing else None
 
 
-def imported() -> Any:
+def imported() -> ModuleType:
     """The module ``openvino``, without its telemetry, which would send from a thread and a process that outlive the
     cell."""
     telemetry = "openvino_telemetry"
@@ -110,7 +111,7 @@ def imported() -> Any:
             sys.modules[telemetry] = loaded
 
 
-def _kernels(model: Any) -> dict[str, Any]:
+def _kernels(model: Any) -> dict[str, object]:
     """Find what really computes a compiled model.
 
     ``arithmetic`` names the dtypes of the kernels that compute rather than move values, ``kernels`` counts kernels by

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+from types import ModuleType
 from typing import Any
 
 from conformance.process.errors import Unavailable, attempt, summarize
@@ -37,5 +38,5 @@ def devices(provider: str) -> list[Any]:
     return found
 
 
-def _register(onnxruntime: Any, module: Any) -> None:
+def _register(onnxruntime: ModuleType, module: ModuleType) -> None:
     onnxruntime.register_execution_provider_library(module.get_ep_name(), module.get_library_path())

@@ -10,7 +10,7 @@ import numpy as np
 from conformance.process.arrays import Array
 
 
-def tensors(outputs: Iterable[Any]) -> list[Array]:
+def tensors(outputs: Iterable[object]) -> list[Array]:
     """All tensors of a model's outputs in order, those of a sequence in its place; an optional output that has no
     value has no tensor. Maps are two: the keys, in order, and a row of values for each map."""
     return list(_flat(outputs))

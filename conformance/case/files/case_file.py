@@ -106,7 +106,7 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
     return cases, problems
 
 
-def cases_of(name: str, said: Mapping[str, Any], document: Document) -> tuple[list[Case], list[Problem]]:
+def cases_of(name: str, said: Mapping[str, object], document: Document) -> tuple[list[Case], list[Problem]]:
     """The cases of one declaration, all combinations or none, and what is wrong with it, at the places of the
     document."""
     place = (name,)

@@ -158,7 +158,7 @@ class Declaration(Says):
 
     @model_validator(mode="before")
     @classmethod
-    def _flat(cls, said: Any) -> Any:
+    def _flat(cls, said: object) -> object:
         if isinstance(said, dict) and "call" in said:
             raise ValueError("unknown key 'call'")
         if not (isinstance(said, dict) and isinstance(said.get("inputs"), dict)):
@@ -241,6 +241,6 @@ class Case:
         return Dims.build({**held, **says.dims}, says.where)
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """``with`` and the varied values together."""
         return {**self.says.given, **self.varied}

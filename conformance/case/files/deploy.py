@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -106,7 +106,7 @@ class Latency(Says):
 NOT_OF_THE_BUILDER = {"opsets", "typical", "plugins", "targets"}
 
 
-def builder_options(text: str) -> dict[str, Any]:
+def builder_options(text: str) -> dict[str, object]:
     """Options that a run sets in place of its cases, from a text such as ``optimization_level=5,workspace=1GiB``.
 
     Raises UserError for a key that is not known or a value that does not fit.

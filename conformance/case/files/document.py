@@ -188,7 +188,7 @@ def _hint(text: str, line: int, message: str) -> str:
 def _plain(node: Any, place: Place, document: Document, problems: list[Problem]) -> Any:
     """The node as plain Python, noting where everything stands."""
     if isinstance(node, MappingNode):
-        plain: dict[Any, Any] = {}
+        plain: dict[object, object] = {}
         for key_node, value in node.value:
             at = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -95,7 +95,7 @@ def _spell_out_exporter(value: object) -> object:
     return {"opsets": value} if isinstance(value, (int, list)) and not isinstance(value, bool) else value
 
 
-def _or_opsets(target: Any) -> BeforeValidator:
+def _or_opsets(target: object) -> BeforeValidator:
     """Return what takes opsets alone for an export to these."""
     return BeforeValidator(_spell_out_exporter, json_schema_input_type=target | list[int] | int)
 

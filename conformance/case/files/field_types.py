@@ -82,7 +82,7 @@ def _text(pattern: str, otherwise: str, types: tuple[str, ...] = ("string",), sc
     return _Parsed(parse, types, f"^{schema or pattern}$")
 
 
-def with_key(key: str, written: Any) -> BeforeValidator:
+def with_key(key: str, written: object) -> BeforeValidator:
     """Return what makes a text that stands alone the value of a key; ``written`` is the type of what is allowed."""
     return BeforeValidator(
         lambda value: {key: value} if isinstance(value, str) else value, json_schema_input_type=written

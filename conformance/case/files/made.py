@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conformance.case.files.python import Folder
 
 
-def is_made(value: Mapping[str, Any]) -> bool:
+def is_made(value: Mapping[str, object]) -> bool:
     """Return whether a mapping stands for an object.
 
     ``{new: package.Class, with: {...}}`` or ``{file: x.json, of: package.Class}``.
@@ -28,7 +28,7 @@ def is_made(value: Mapping[str, Any]) -> bool:
     return ("new" in value and value.keys() <= {"new", "with"}) or value.keys() == {"file", "of"}
 
 
-def value_of(value: Any, folder: Folder) -> Any:
+def value_of(value: object, folder: Folder) -> object:
     """Return the value that a text or a mapping under ``with`` stands for.
 
     "torch.int32" is what PyTorch calls so, and a mapping that ``is_made`` the object; all else is as it stands there.
@@ -108,7 +108,7 @@ def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
-def _from_file(value: Mapping[str, Any], folder: Folder) -> object:
+def _from_file(value: Mapping[str, object], folder: Folder) -> object:
     from conformance.case.files.python import call
 
     make, name = _class(value["of"], "of", folder), value["file"]

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from conformance.process.disk.protobuf import Damaged
 from conformance.process.disk.protobuf import fields as _fields
@@ -183,5 +182,5 @@ _HOLDERS = {4: "sequence", 9: "optional"}
 """By its field in ``onnx.TypeProto`` what holds tensors, or holds what holds them."""
 
 
-def _parts(message: Any) -> dict[int, Any]:
+def _parts(message: object) -> dict[int, object]:
     return dict(_fields(message)) if isinstance(message, memoryview) else {}

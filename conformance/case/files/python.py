@@ -268,7 +268,7 @@ _PLACE_ALONE = re.compile(r"Exception from \S+:|Check '.*' failed at \S+:")
 """A line that only says where in its own sources OpenVINO stops."""
 
 
-def call(what: str, function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
+def call(what: str, function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     """Calls a function that the case brings; ``what`` names it in the message.
 
     Stopped at ``declare`` where the function takes other arguments: the case's mistake, although no line of its code

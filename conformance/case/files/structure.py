@@ -26,8 +26,8 @@ LAYERS = 1_000
 
 
 def flattened(
-    inputs: Mapping[Any, object], *, written: bool = False
-) -> tuple[dict[Any, object], list[Argument] | None]:
+    inputs: Mapping[object, object], *, written: bool = False
+) -> tuple[dict[object, object], list[Argument] | None]:
     """Return the tensors by their paths, as they stand in the case file, and the arguments of ``forward``: None where
     every input is a tensor, unless the call is ``written`` out for something else.
 
@@ -35,7 +35,7 @@ def flattened(
     """
     if not written and not any(_is_structured(said) for said in inputs.values()):
         return dict(inputs), None
-    tensors: dict[Any, object] = {}
+    tensors: dict[object, object] = {}
     arguments = []
     for name, said in inputs.items():
         own = {"name": name}
@@ -63,7 +63,7 @@ def _is_structured(said: object) -> bool:
     )
 
 
-def _node(path: str, said: Any, tensors: dict[Any, object]) -> Node:
+def _node(path: str, said: Any, tensors: dict[object, object]) -> Node:
     if not _is_structured(said):
         tensors[path] = said
         return {"tensor": path}
@@ -102,9 +102,9 @@ def _node(path: str, said: Any, tensors: dict[Any, object]) -> Node:
     return {"new": said["new"], "with": _read_mapping(path, inner, tensors)}
 
 
-def _nodes(path: str, said: list[object], tensors: dict[Any, object]) -> list[Node]:
+def _nodes(path: str, said: list[object], tensors: dict[object, object]) -> list[Node]:
     return [_node(f"{path}.{index}", inner, tensors) for index, inner in enumerate(said)]
 
 
-def _read_mapping(path: str, said: Mapping[Any, object], tensors: dict[Any, object]) -> dict[str, Node]:
+def _read_mapping(path: str, said: Mapping[object, object], tensors: dict[object, object]) -> dict[str, Node]:
     return {str(key): _node(f"{path}.{key}", inner, tensors) for key, inner in said.items()}

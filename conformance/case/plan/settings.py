@@ -49,7 +49,7 @@ class Settings:
     """What ``models.kept.fingerprint.suite`` said where the run was started; None asks it where the cells run."""
     require_provider: bool = False
     """Whether an execution provider of ONNX Runtime that leaves nodes to the CPU has failed."""
-    tensorrt: Mapping[str, Any] = field(default_factory=dict)
+    tensorrt: Mapping[str, object] = field(default_factory=dict)
     """Builder options of this run, which take precedence over those of the cases."""
 
     def own_folders(self) -> list[Path]:

@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from conformance.compare.judges import Right
 from conformance.models.bundle.trial import EngineTrial
@@ -86,7 +85,7 @@ def _check_rebuilt(trial: EngineTrial, before: list[Array], after: list[Array]) 
         raise Stopped("compare", "RebuildDiffers", text, "runtime")
 
 
-def _layers(session: TensorRTSession, inputs: Inputs) -> list[dict[str, Any]]:
+def _layers(session: TensorRTSession, inputs: Inputs) -> list[dict[str, object]]:
     """Layers with their milliseconds, the ``TOP`` slowest each by itself."""
     layers = session.layers(inputs)
     rest = layers[TOP:]

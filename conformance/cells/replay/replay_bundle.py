@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from conformance.case.draw.example import Draw, Example
 from conformance.cells.replay import code
@@ -111,7 +110,7 @@ def replay(
     return records
 
 
-def begin_run(report: Path, bundle: Bundle, flags: Sequence[str], *, limited: bool, **more: Any) -> RunWriter:
+def begin_run(report: Path, bundle: Bundle, flags: Sequence[str], *, limited: bool, **more: object) -> RunWriter:
     """Return what writes the run of a bundle's cells; ``more`` is what its header says besides."""
     # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
     limits = list(flags) if limited else []
@@ -271,7 +270,7 @@ class _Replay:
         if output is not None:
             raise vacuous_failure(record, comparer.vacuity, output)
 
-    def _nodes(self) -> dict[str, Any]:
+    def _nodes(self) -> dict[str, object]:
         """Return what an execution provider of ONNX Runtime computes, and what it leaves to the CPU."""
         provider, example = registry.named(self._runtime).provider, next(self._examples(), None)
         if not provider or example is None:

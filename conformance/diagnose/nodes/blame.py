@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -239,7 +238,7 @@ def _differs(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]
     return or_else(False, differs)
 
 
-def _form(error: str, array: Array) -> Any:
+def _form(error: str, array: Array) -> object:
     return array.dtype if error == "WrongDtype" else array.shape
 
 

@@ -46,7 +46,7 @@ def words_of(operator: str, name: str) -> list[str]:
     return [word for word in words.split() if not word.startswith("tf_")]
 
 
-def wrong_word(operator: str, attributes: Mapping[str, Any]) -> str | None:
+def wrong_word(operator: str, attributes: Mapping[str, object]) -> str | None:
     """Return which attribute is a word that the operator does not know, neither by ``WORDS`` nor by the text of the
     newest schema, as a later ONNX may have more."""
     import onnx
@@ -104,7 +104,7 @@ def wrong_dtype(operator: str, inputs: Inputs, opset: int) -> str | None:
     return None
 
 
-def _type_of(array: Any) -> str | None:
+def _type_of(array: object) -> str | None:
     """``tensor(float)``; None for what is no tensor of a type that ONNX has, or may be of one that NumPy lacks, of
     which runtimes give the bits."""
     from onnx import TensorProto, helper

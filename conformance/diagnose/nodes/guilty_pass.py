@@ -66,7 +66,7 @@ def guilty(broken: Broken, seconds: float = SECONDS) -> dict[str, Any] | None:
     return search_aside(lambda ask, deadline: _guilty(_Sessions(broken, ask, deadline)), seconds)
 
 
-def _guilty(sessions: _Sessions) -> dict[str, Any] | None:
+def _guilty(sessions: _Sessions) -> dict[str, object] | None:
     broken = sessions.broken
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -76,7 +76,7 @@ def _guilty(sessions: _Sessions) -> dict[str, Any] | None:
             passes = sessions.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
         except (OutOfTime, aside.Lost, RuntimeError, OSError):
             return None
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "of": "onnxruntime", "level": level.lower(), "changed": len(passes.changed), "passes": [],
             "alone": False, "helpers": [],
         }  # fmt: skip
@@ -164,7 +164,7 @@ class _Sessions:
             raise failed
 
 
-def _difference(before: Path, after: Path) -> dict[str, Any]:
+def _difference(before: Path, after: Path) -> dict[str, object]:
     """The nodes of one file that the other has not, both ways; empty where either is missing."""
     import onnx
 

@@ -29,10 +29,13 @@ from conformance.runtimes.onnxgraph.cut import Nodes
 from conformance.runtimes.onnxgraph.reads import OWN, copy_of, first_output, line_of, needs, operator_of, opset_of
 
 if TYPE_CHECKING:
-    from onnx import NodeProto
+    from onnx import ModelProto, NodeProto
 
 FIRST = "onnxruntime-unoptimized"
 """Whose kernels are looked at."""
+_Values = Mapping[str, Any]
+_Outputs = list[Any]
+"""Tensors, and lists of those of a sequence."""
 _ROUNDING = 16
 """Units in the last place of a value, and multiples of what the rounding of a node's inputs makes of it, within which
 two kernels give the same."""
@@ -73,14 +76,14 @@ class NodePlace:
 class Walked:
     """The result of a walk through the nodes of a model."""
 
-    first: list[Any] | None = None
+    first: _Outputs | None = None
     """The model's outputs by ONNX Runtime's kernels; None where it stops."""
-    second: list[Any] | None = None
+    second: _Outputs | None = None
     """The outputs with the values of others at each node that they compute; None where no node parts."""
     parted: list[NodePlace] = field(default_factory=list)
     misled: bool = False
     """Whether a node parts in a shape, a dtype or integers, so that what a later node gets may not be the model's."""
-    substitutes: list[list[Any]] = field(default_factory=list)
+    substitutes: list[_Outputs] = field(default_factory=list)
     """What others compute at the nodes that part."""
     alike: list[NodePlace] = field(default_factory=list)
     """Nodes of which nobody but a runtime of its own rules (``values_only``) computes the same."""
@@ -112,7 +115,7 @@ def walk(
         kernels = _Kernels(nodes, libraries, Path(folder))
         matter = _leading_to(nodes, failing)
 
-        def compared(node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+        def compared(node: NodeProto, values: _Values) -> _Outputs | None:
             if first_output(node) in matter:
                 return _compared(kernels, walked, node, values)
             return kernels.maybe(FIRST, node, values)
@@ -123,7 +126,7 @@ def walk(
     return walked
 
 
-def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
+def refusal(model: ModelProto, inputs: Mapping[str, Array]) -> str | None:
     """Return what the checker or the strict inference of shapes refuse a model for with inputs of these shapes."""
     import onnx
 
@@ -160,10 +163,10 @@ def _leading_to(nodes: Nodes, failing: Collection[int]) -> set[str]:
     return named
 
 
-_Compute = Callable[["NodeProto", Mapping[str, Any]], "list[Any] | None"]
+_Compute = Callable[["NodeProto", _Values], _Outputs | None]
 
 
-def _chain(nodes: Nodes, inputs: Mapping[str, Array], compute: _Compute) -> list[Any] | None:
+def _chain(nodes: Nodes, inputs: Mapping[str, Array], compute: _Compute) -> _Outputs | None:
     """The outputs of the model by ``compute``, which gives those of each node, or None to end there."""
     values = nodes.start(inputs)
     for node in nodes:
@@ -174,7 +177,7 @@ def _chain(nodes: Nodes, inputs: Mapping[str, Array], compute: _Compute) -> list
     return [values[name] for name in nodes.outputs]
 
 
-def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: _Values) -> _Outputs | None:
     """ONNX Runtime's outputs of a node; what they are next to those of others is noted."""
     rule = kernels.broken(node, values)
     if rule is not None and not walked.misled:
@@ -219,7 +222,7 @@ class _Kernels:
             if runtime.computes_with != registry.named(FIRST).computes_with
         ]
 
-    def run(self, runtime: str, node: NodeProto, values: Mapping[str, Any]) -> list[Any]:
+    def run(self, runtime: str, node: NodeProto, values: _Values) -> _Outputs:
         """The node's outputs by a runtime; raises what that raises, and Exception where it is no witness."""
         import onnx
 
@@ -230,13 +233,13 @@ class _Kernels:
             raise LookupError("no witness here")
         own = node.domain in OWN
         with opener(runtime)(self._file, () if own and runtime != FIRST else self._libraries) as session:
-            outputs: list[Any] = session.run(feed)
+            outputs: _Outputs = session.run(feed)
         return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
 
-    def maybe(self, runtime: str, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+    def maybe(self, runtime: str, node: NodeProto, values: _Values) -> _Outputs | None:
         return or_else(None, lambda: self.run(runtime, node, values))
 
-    def by_others(self, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+    def by_others(self, node: NodeProto, values: _Values) -> _Outputs | None:
         """The outputs of a node by the first of the others that computes it, or by ONNX Runtime."""
         first = self.maybe(FIRST, node, values)
         for runtime in self.others:
@@ -247,9 +250,7 @@ class _Kernels:
                 return outputs
         return first
 
-    def alike(
-        self, runtime: str, node: NodeProto, values: Mapping[str, Any], got: list[Any], right: list[Any]
-    ) -> bool:
+    def alike(self, runtime: str, node: NodeProto, values: _Values, got: _Outputs, right: _Outputs) -> bool:
         """Return whether two runtimes give the same of a node, but for rounding, and for what the rounding of its
         inputs makes of that."""
         if len(got) != len(right):
@@ -264,7 +265,7 @@ class _Kernels:
             nudged = ({name: to_neighbours(values[name], rng) for name in names} for _ in range(NUDGES))
             return largest_movement((self.maybe(runtime, node, {**values, **each}) for each in nudged), right)
 
-        def same(output: int, one: Any, other: Any) -> bool:
+        def same(output: int, one: object, other: object) -> bool:
             if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
                 return str(one) == str(other)
             limit = Limit(_ROUNDING, spread=sums)
@@ -272,11 +273,11 @@ class _Kernels:
 
         return all(map(same, itertools.count(), got, right))
 
-    def broken(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
+    def broken(self, node: NodeProto, values: _Values) -> str | None:
         given = [values.get(name) if name else None for name in node.input]
         return broken_by(node, given, opset_of(self._nodes.model))
 
-    def refused(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
+    def refused(self, node: NodeProto, values: _Values) -> str | None:
         """Return what the inference of shapes refuses the node for, with all integers known."""
         import onnx
 
@@ -289,13 +290,13 @@ class _Kernels:
         return str(error).strip().splitlines()[-1] if refused else None
 
 
-def _misleads(got: Any, right: Any) -> bool:
+def _misleads(got: object, right: object) -> bool:
     if not isinstance(got, np.ndarray) or not isinstance(right, np.ndarray):
         return True
     return got.shape != right.shape or (got.dtype.kind != "f" and bool((got != right).any()))
 
 
-def _roughly(got: Any, right: Any) -> bool:
+def _roughly(got: object, right: object) -> bool:
     if not isinstance(got, np.ndarray):
         return False
     return differs(got.astype(np.float64), np.asarray(right, np.float64), Limit(share=_LENIENT)) is None
@@ -303,9 +304,9 @@ def _roughly(got: Any, right: Any) -> bool:
 
 def decided(
     walked: Walked,
-    fails: Callable[[list[Any]], bool],
+    fails: Callable[[_Outputs], bool],
     stage: str,
-    confirmed: Callable[[list[Any]], bool] = lambda _: False,
+    confirmed: Callable[[_Outputs], bool] = lambda _: False,
     *,
     special: bool = False,
 ) -> NodeByNode | None:

@@ -47,8 +47,8 @@ class Call:
 
     function: str
     """``torch.ops.aten.hardswish.default``; empty for what only hands on its one argument."""
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Operator:
     """``aten.floor_divide``, ``operator.floordiv``."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    compute: Callable[[Values], tuple[Any, ...]]
+    compute: Callable[[Values], tuple[object, ...]]
     """Its outputs, of the values of its inputs; raises what PyTorch raises."""
     line: str | None = None
     """The innermost line of the user's Python, as ``modules.py:53``."""
@@ -75,11 +75,11 @@ class Operator:
     """Whether it only puts values together."""
     pointwise: bool = False
     """Whether each element of its output is computed of the elements at the same index."""
-    constants: tuple[Any, ...] = ()
+    constants: tuple[object, ...] = ()
     """What it is called with that no operator computes, in order."""
-    arguments: Callable[[Values], Sequence[Any]] = field(default=lambda _: (), compare=False)
+    arguments: Callable[[Values], Sequence[object]] = field(default=lambda _: (), compare=False)
     """What it is called with, in order."""
-    inner: Callable[[Values], tuple[int, Program, list[Any]] | None] = field(default=lambda _: None, compare=False)
+    inner: Callable[[Values], tuple[int, Program, list[object]] | None] = field(default=lambda _: None, compare=False)
     """Of an operator that chooses between programs: the number of the one that it runs for these values, the program,
     and what that is given."""
     call: Call | None = field(default=None, compare=False)
@@ -87,7 +87,7 @@ class Operator:
     origin: str | None = None
     """The name of the operator of the captured program that it comes from, where that is another program."""
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> dict[str, object]:
         """Return what a record has of where it is from: as much as is known."""
         known = {"operator": self.operator, "line": self.line, "source": self.source, "module": self.module}
         return {name: value for name, value in known.items() if value}
@@ -111,17 +111,17 @@ class Program:
     ties: dict[str, list[str | None]] = field(default_factory=dict)
     """By name of a value, the tensor of the graph that it is, or those of its members."""
 
-    def run(self, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None) -> list[Any]:
+    def run(self, inputs: Sequence[object], keep: Callable[[str, object], None] | None = None) -> list[object]:
         """The outputs; ``keep`` is given every value by its name. Raises what PyTorch raises."""
         return self.within(self.start, inputs, keep)
 
-    def values(self, inputs: Sequence[Any], names: Container[str]) -> Values:
+    def values(self, inputs: Sequence[object], names: Container[str]) -> Values:
         """Return the values of these names, as they are before a later call changes them in place. Raises what
         PyTorch raises."""
         start = {**self.start, **dict(zip(self.inputs, inputs, strict=True))}
         kept = {name: value for name, value in start.items() if name in names}
 
-        def keep(name: str, value: Any) -> None:
+        def keep(name: str, value: object) -> None:
             if name in names:
                 kept[name] = value.clone() if hasattr(value, "clone") else value
 
@@ -129,8 +129,8 @@ class Program:
         return kept
 
     def within(
-        self, around: Values, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None
-    ) -> list[Any]:
+        self, around: Values, inputs: Sequence[object], keep: Callable[[str, object], None] | None = None
+    ) -> list[object]:
         """As ``run``, with the values around the program in place of what it starts with."""
         values = {**around, **dict(zip(self.inputs, inputs, strict=True))}
         for operator, done in self.order():
@@ -193,7 +193,7 @@ def called_with(operator: Operator, values: Values) -> tuple[list[float], list[l
     return numbers, lists
 
 
-def _defaults(operator: Operator) -> Iterator[Any]:
+def _defaults(operator: Operator) -> Iterator[object]:
     """Yield what an operator takes for arguments that its call leaves out."""
     import torch
 
@@ -207,17 +207,17 @@ def _defaults(operator: Operator) -> Iterator[Any]:
             yield argument.default_value
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: object) -> list[Any]:
     """The members of a value that is a list or tuple, or else the value itself."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def joined(value: Any, members: Sequence[Any]) -> Any:
+def joined(value: object, members: Sequence[object]) -> object:
     """Return members as a value that is a list or tuple, or none, as another one."""
     return type(value)(members) if isinstance(value, list | tuple) else members[0]
 
 
-def array(value: Any) -> Array | None:
+def array(value: object) -> Array | None:
     """A value of PyTorch's as NumPy has it; complex ones with a last axis of two, as graphs have them. None where
     there is no such array."""
     import torch
@@ -239,7 +239,7 @@ def array(value: Any) -> Array | None:
     return None
 
 
-def like(value: Any, got: Array) -> Any:
+def like(value: Any, got: Array) -> object:
     """Return what a graph computed, as a value of the kind that PyTorch's own is; None where it does not fit."""
     import torch
 
@@ -275,7 +275,7 @@ _LEFT_OUT = {"aten.mul": 1, "aten.div": 1, "aten.pow": 1, "aten.add": 0, "aten.s
 """By operator the number with which PyTorch captures no call of it."""
 
 
-def _kept_number(ours: Sequence[Operator], theirs: Sequence[Operator]) -> dict[str, Any] | None:
+def _kept_number(ours: Sequence[Operator], theirs: Sequence[Operator]) -> dict[str, object] | None:
     """Return the call that one of two programs has more than the other, as where ``x * n`` was captured with 3 and
     here is ``x * 1``; a branch or a loop may leave it out too. None where they differ in more."""
     for present, others in ((ours, theirs), (theirs, ours)):
@@ -287,11 +287,11 @@ def _kept_number(ours: Sequence[Operator], theirs: Sequence[Operator]) -> dict[s
     return None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value if isinstance(value, bool | int | float | str) or value is None else str(value)
 
 
-def _elements(left: Any, right: Any) -> dict[str, Any]:
+def _elements(left: Any, right: Any) -> dict[str, object]:
     if left.shape != right.shape:
         return {"got": list(left.shape), "wanted": list(right.shape)}
     at = tuple(int(axis[0]) for axis in (left != right).nonzero()) if left.ndim else ()

@@ -125,7 +125,7 @@ def _swapped(scene: Scene, index: int) -> Iterator[NodeChange]:
 
 
 def _other_constants(
-    others: Callable[[list[Any], Scene], Iterator[list[Any]]], scene: Scene, index: int
+    others: Callable[[list[object], Scene], Iterator[list[object]]], scene: Scene, index: int
 ) -> Iterator[NodeChange]:
     """Another small constant in the place of one; whoever else reads that keeps it."""
     node = scene.nodes[index]
@@ -283,14 +283,14 @@ class _New:
     operator: str
     numbers: tuple[float | None, ...] = ()
     """Its inputs after the first, None for one that it lacks."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     told: str = ""
     """More of it than its operator, as ``to INT64``."""
 
     def __str__(self) -> str:
         return f"{self.operator} {self.told}".rstrip()
 
-    def at(self, slot: int | None, dtype: Any) -> tuple[Any, ...]:
+    def at(self, slot: int | None, dtype: object) -> tuple[object, ...]:
         """Return what ``node_edits.insert`` takes."""
         return slot, self.operator, self.numbers, self.attributes, dtype
 

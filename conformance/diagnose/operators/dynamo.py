@@ -245,12 +245,12 @@ def _operator(node: Node, seen: SeenByDynamo, origins: Mapping[str, Node]) -> Op
             torch.fx.node.map_arg(node.kwargs, lambda argument: values[argument.name]),
         )
 
-    def compute(values: Values) -> tuple[Any, ...]:
+    def compute(values: Values) -> tuple[object, ...]:
         args, kwargs = bound(values)
         with torch.no_grad():
             return (target(*args, **kwargs),)
 
-    def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
+    def inner(values: Values) -> tuple[int, Program, list[object]] | None:
         return _branch(bound(values)[0], seen, origins) if named == "higher_order.cond" else None
 
     target: Any = node.target
@@ -296,10 +296,10 @@ def _call(node: Node) -> Call | None:
     return Call(function, tuple(args), dict(kwargs))
 
 
-def _leaves(value: object) -> list[Any]:
+def _leaves(value: object) -> list[object]:
     from torch.utils import _pytree
 
-    leaves: list[Any] = _pytree.tree_leaves(value)
+    leaves: list[object] = _pytree.tree_leaves(value)
     return leaves
 
 

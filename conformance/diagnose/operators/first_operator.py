@@ -76,7 +76,7 @@ class Failing:
     """What computes the graph."""
 
 
-def locate(failing: Failing) -> tuple[dict[str, Any], Search | None]:
+def locate(failing: Failing) -> tuple[dict[str, object], Search | None]:
     """The first operator that parts, or why none can be named, in the fields of ``Record.operator``; and the search,
     where an operator is named."""
     try:
@@ -106,11 +106,11 @@ class Search:
         self.inputs = failing.arguments(failing.inputs)
         self.model = self.exhibit.model
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> dict[str, object]:
         """The first operator that parts; raises Unable where none can be named."""
         exhibit, sizes = self.exhibit, self._sizes
 
-        def measured(name: str, value: Any) -> None:
+        def measured(name: str, value: object) -> None:
             for member, tensor in zip(leaves(value), exhibit.program.ties.get(name, ()), strict=False):
                 if tensor is not None:
                     sizes[tensor] = int(getattr(member, "nbytes", 8))
@@ -171,7 +171,7 @@ class Search:
             runtime=self._failing.runtime,
         )  # fmt: skip
 
-    def _translated(self, stage: str, model: ModelProto, right: Sequence[Array]) -> dict[str, Any] | None:
+    def _translated(self, stage: str, model: ModelProto, right: Sequence[Array]) -> dict[str, object] | None:
         self.model = model
         walk = self._walk(model, At(self.inputs, self._failing.inputs, self._failing.fails, right))
         self.steps = walk.steps
@@ -232,7 +232,7 @@ class Search:
         found = (or_else(None, partial(cause, inputs)) for inputs in others)  # PyTorch or the graph may refuse them
         return next(filter(None, found), None)
 
-    def _in_order(self, first: Cause, second: Cause | None) -> dict[str, Any]:
+    def _in_order(self, first: Cause, second: Cause | None) -> dict[str, object]:
         """Return what is told of one place or two, first of that which is computed first; one that shows with other
         inputs alone is the second."""
         if second is None or not second.name:
@@ -247,7 +247,7 @@ class Search:
             self.parting = Parting(at[second.name], next(iter(second.given), ""), second.how)
         return told[both[0].name] | {"second": told[both[1].name]}
 
-    def _passes(self, cause: Cause, other: Cause | None = None) -> dict[str, Any]:
+    def _passes(self, cause: Cause, other: Cause | None = None) -> dict[str, object]:
         """The exporter's passes without which the graph is right, if the other cause is put right."""
         if cause.told.get("stage") != "optimizer" or cause.told.get("other_inputs"):
             return {}
@@ -281,7 +281,7 @@ class Search:
 
     def _told(
         self, parting: Parting, stage: str, model: ModelProto, program: Program, at: At, walk: Walk | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return what a record has of an operator. Without a ``walk`` through its graph it is not known what
         agrees."""
         deeper = or_else(None, lambda: self._within(parting, model, at))  # else the operator around it has to do
@@ -313,7 +313,7 @@ class Search:
 
     def _taken_out(
         self, parting: Parting, model: ModelProto, program: Program
-    ) -> tuple[Operator, dict[str, Any]] | None:
+    ) -> tuple[Operator, dict[str, object]] | None:
         """Return the operator before one that parts whose node the exporter's passes have taken out, with that node:
         the node of the one that parts is what it was, but for that input, and so it is wrong for what it is given."""
         raw = Graph(self.exhibit.raw) if self.exhibit.raw is not None else None
@@ -332,12 +332,12 @@ class Search:
             return None
         return own[-1], {"node": made.name, "type": operator_of(made), "tensor": next(filter(None, made.output))}
 
-    def _given(self, model: ModelProto) -> Iterator[tuple[Sequence[Any], Inputs]]:
+    def _given(self, model: ModelProto) -> Iterator[tuple[Sequence[object], Inputs]]:
         """The failing inputs, then others, as the program takes them and as a graph does."""
         for inputs in itertools.chain([self._failing.inputs], self._failing.others()):
             yield self._failing.arguments(inputs), self._fed(model, inputs)
 
-    def _captured(self, error: Exception | None) -> dict[str, Any]:
+    def _captured(self, error: Exception | None) -> dict[str, object]:
         """Return where the captured program itself is not what the module computes."""
         captured, failing = self.exhibit.captured, self._failing
         if captured is not self.exhibit.program and self._computes(captured):
@@ -381,14 +381,14 @@ def _line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0][:LONGEST]
 
 
-def _arrays(outputs: Sequence[Any]) -> list[Array]:
+def _arrays(outputs: Sequence[object]) -> list[Array]:
     arrays = [array(output) for output in outputs]
     if any(found is None for found in arrays):
         raise Unable("outputs")
     return [np.asarray(found) for found in arrays]
 
 
-def of_operator(operator: Operator, program: Program | None = None) -> dict[str, Any]:
+def of_operator(operator: Operator, program: Program | None = None) -> dict[str, object]:
     """Return where an operator is from, as a record has it: a line of a file, or else which call of a ``program`` it
     is."""
     within = {"operator": operator.called, "within": operator.operator} if operator.called else {}

@@ -45,9 +45,9 @@ class Parting:
     how: str
     """``value``, ``shape``, ``dtype``, or ``stops`` where the graph cannot be computed."""
     index: tuple[int, ...] = ()
-    got: Any = None
-    wanted: Any = None
-    arguments: list[Any] = field(default_factory=list)
+    got: object = None
+    wanted: object = None
+    arguments: list[object] = field(default_factory=list)
     """What the element is computed of, where that is known: one value for each argument."""
     count: int = 0
     """How many elements differ, of ``size``."""
@@ -86,7 +86,7 @@ class Step:
     """Set by who looks at the steps, to go on with what the graph should have."""
 
 
-def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator[Step]:
+def steps(program: Program, inputs: Sequence[object], tensors: Tensors) -> Iterator[Step]:
     """The operators in order, as far as the graph can be followed."""
     values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
     untied: dict[str, list[Operator]] = {}
@@ -145,7 +145,7 @@ def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> b
     return True
 
 
-def tied(program: Program, name: str, right: Any) -> list[tuple[Any, str | None]]:
+def tied(program: Program, name: str, right: object) -> list[tuple[object, str | None]]:
     """The members of a value, each with its tensor."""
     members = leaves(right)
     ties = program.ties.get(name, [])
@@ -153,15 +153,15 @@ def tied(program: Program, name: str, right: Any) -> list[tuple[Any, str | None]
     return list(zip(members, padded, strict=True))
 
 
-_Pick = Callable[[Sequence[Any]], Any]
+_Pick = Callable[[Sequence[object]], object]
 """Picks a value out of all outputs of an operator."""
 
 
-def picked(output: int, place: int, results: Sequence[Any]) -> Any:
+def picked(output: int, place: int, results: Sequence[object]) -> object:
     return leaves(results[output])[place]
 
 
-def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, values: Values) -> Any:
+def _look(step: Step, pick: _Pick, results: Sequence[object], tensors: Tensors, values: Values) -> object:
     """Note how a tensor of the graph parts from the right value. Gives what to go on with, or None where nothing
     fits."""
     operator, tensor, right = step.operator, step.tensor, pick(results)
@@ -211,14 +211,14 @@ def _in_float64(operator: Operator, values: Values, pick: _Pick) -> Array | None
     """Return what an operator gives in float64; raises what PyTorch raises where it takes none."""
     import torch
 
-    def doubled(value: Any) -> Any:
+    def doubled(value: object) -> object:
         return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
     given = {name: doubled(values[name]) for name in operator.inputs if name in values}
     return array(pick(operator.compute({**values, **given})))
 
 
-def _form(operator: Operator, tensor: str, right: Any, got: Array, wanted: Array) -> Parting | None:
+def _form(operator: Operator, tensor: str, right: object, got: Array, wanted: Array) -> Parting | None:
     """Return how a tensor's dtype or shape differs; None where both are PyTorch's, or PyTorch has no tensor."""
     import torch
 
@@ -262,7 +262,7 @@ def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, eac
     return None if moved is None else moved[0]
 
 
-def _shifted(value: Any, ways: Sequence[float], rng: np.random.Generator, whole_stay: bool) -> Any:
+def _shifted(value: object, ways: Sequence[float], rng: np.random.Generator, whole_stay: bool) -> object:
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -275,11 +275,11 @@ def _shifted(value: Any, ways: Sequence[float], rng: np.random.Generator, whole_
         return value
 
 
-def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int, ...], pick: _Pick) -> list[Any]:
+def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int, ...], pick: _Pick) -> list[object]:
     """The numbers that an element is computed of, if the operator gives that element of these alone; else none."""
     import torch
 
-    def element(value: Any) -> Any:
+    def element(value: object) -> object:
         if isinstance(value, torch.Tensor):
             return torch.broadcast_to(value, wanted.shape)[at].reshape((1,) * wanted.ndim)
         return value
@@ -294,7 +294,7 @@ def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int,
 
 def explains(
     program: Program,
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     parting: Parting,
     fails: Callable[[list[Array]], bool],
     *,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.diagnose.operators.captured_program import Program
 from conformance.runtimes.onnxgraph.reads import copy_of, refill
@@ -23,7 +23,7 @@ class Inside:
     branch: int
     """0 for the one that is run where the condition holds."""
     program: Program
-    inputs: list[Any]
+    inputs: list[object]
 
 
 def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelProto, Program] | None:

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,9 +51,9 @@ def of_node(
     parting: Parting,
     program: Program,
     agreeing: Set[str] | None,
-    given: Iterable[tuple[Sequence[Any], Inputs]],
+    given: Iterable[tuple[Sequence[object], Inputs]],
     libraries: Sequence[str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The node among those that the operator became: that of which a small change makes them right, or else the last.
 
     ``agreeing`` are the tensors that are as in PyTorch, None where that is not known; ``given`` as for ``mended``;
@@ -69,7 +69,7 @@ def of_node(
         if before is None:
             break
         node = before
-    told: dict[str, Any] = {"tensor": parting.tensor}
+    told: dict[str, object] = {"tensor": parting.tensor}
     own = parting.tensor not in (agreeing or ())  # else no node was made, and that of another operator is not wrong
     if agreeing is not None and own:
         # back to tensors that agree with PyTorch's: it has nothing to hold against what is between them
@@ -119,7 +119,7 @@ def _unread(known: Graph, between: Sequence[int], agreeing: Set[str]) -> Iterato
             yield index
 
 
-def _dtype(parting: Parting) -> dict[str, Any]:
+def _dtype(parting: Parting) -> dict[str, object]:
     kinds = {int: "int64", bool: "bool", float: "float32"}
     if type(parting.value) in kinds:
         return {"dtype": kinds[type(parting.value)]}
@@ -169,7 +169,7 @@ def mended(
     nodes: Sequence[NodeProto],
     parting: Parting,
     program: Program,
-    given: Iterable[tuple[Sequence[Any], Inputs]],
+    given: Iterable[tuple[Sequence[object], Inputs]],
     libraries: Sequence[str],
 ) -> Mended | None:
     """The node with the likeliest change that makes what the nodes give right, or else that which cannot be computed.

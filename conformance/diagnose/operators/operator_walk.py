@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +28,7 @@ CANDIDATES = 24
 class At:
     """Inputs at which a graph is compared with the program."""
 
-    inputs: Sequence[Any]
+    inputs: Sequence[object]
     """As the program takes them."""
     given: Inputs
     """The same by the names of the module."""
@@ -42,7 +42,7 @@ class At:
 class Cause:
     """A place at which an export goes wrong, as plain data."""
 
-    told: dict[str, Any]
+    told: dict[str, object]
     """What a record has of it."""
     name: str = ""
     """That of the operator's call; empty where none can be named."""
@@ -53,7 +53,7 @@ class Cause:
     """The tensor that is wrong, with what it should be; empty where that is not known."""
 
     @classmethod
-    def of(cls, parting: Parting, told: dict[str, Any]) -> Cause:
+    def of(cls, parting: Parting, told: dict[str, object]) -> Cause:
         given = {} if parting.instead is None else {parting.tensor: np.ascontiguousarray(parting.instead)}
         return cls(told, parting.operator.name, parting.operator.operator, parting.how, given)
 

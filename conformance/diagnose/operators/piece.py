@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class Piece:
                 todo += makers[name].inputs
         return [operator for operator in self._program.operators if operator.name in found], ends
 
-    def trial(self, inputs: Sequence[Any], fed: Inputs) -> PieceTrial | None:
+    def trial(self, inputs: Sequence[object], fed: Inputs) -> PieceTrial | None:
         """Return what PyTorch computes of inputs before the operator and by it; ``fed`` are those inputs as the graph
         has them, in the same order. None where PyTorch refuses them, or has no value for a tensor that the nodes are
         computed of."""
@@ -156,7 +156,7 @@ class Piece:
         known = {name: np.ascontiguousarray(value) for name, value in feeds.items() if value is not None}
         return self._trial(values, {**known, **self._large})
 
-    def _value(self, values: Values, tensor: str) -> Any:
+    def _value(self, values: Values, tensor: str) -> object:
         name, place = self._tensors[tensor]
         return leaves(values[name])[place]
 
@@ -326,7 +326,7 @@ def _for_probe(moved: Array, wanted: Array, *, exact: bool) -> Array:
     return np.where(exact & (moved > JUMP * largest_of(wanted)), 0.0, moved) + float(np.finfo(wanted.dtype).eps)
 
 
-def _is_alike(value: Any, like: Array) -> bool:
+def _is_alike(value: object, like: Array) -> bool:
     """Return whether a value of PyTorch's is a tensor that an array like this one can stand for."""
     import torch
 

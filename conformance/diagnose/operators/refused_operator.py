@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.compare.judges import Right, defaults_for
 from conformance.diagnose.operators import dynamo
@@ -53,7 +53,7 @@ class Refused:
     exhibit: Exhibit
     operator: Operator | None
     """None where that is not known."""
-    told: dict[str, Any]
+    told: dict[str, object]
     """The fields of ``Record.operator``."""
     form: str | None = None
     """``dtype`` or ``shape``: the graph has another one of the operator, and a later node is refused for that."""
@@ -71,7 +71,7 @@ class StoppedExport:
     translated: bool
     """True where all calls had been translated, so that a pass over the graph has raised."""
 
-    def told(self, exports: Callable[[], bool]) -> dict[str, Any]:
+    def told(self, exports: Callable[[], bool]) -> dict[str, object]:
         """Return the fields of ``Record.operator``; ``exports`` is whether an export does not raise. Raises Unable
         where neither operator nor pass is known."""
         if self.operator is not None:
@@ -84,7 +84,7 @@ class StoppedExport:
         return {"stage": "optimizer", "how": "raises", "passes": passes}
 
 
-def _line_of(error: BaseException) -> dict[str, Any]:
+def _line_of(error: BaseException) -> dict[str, object]:
     """Return the line of the user's Python that the text of an exception, or of what it came of, names last."""
     for cause in causes(error):
         line, source = told(below_forward(frames_of(text_of(cause))))
@@ -96,7 +96,7 @@ def _line_of(error: BaseException) -> dict[str, Any]:
 def refused_model(
     exporter: str,
     export: Callable[[], ModelProto],
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     fed: Inputs,
     libraries: Sequence[str] = (),
     moves: Callable[[Sequence[Array]], Sequence[Array] | None] = lambda right: None,
@@ -128,7 +128,7 @@ def refused_model(
     return Refused(exhibit, named, fields, None if wrong is None else wrong.how)
 
 
-def _of_node(node: NodeProto) -> dict[str, Any]:
+def _of_node(node: NodeProto) -> dict[str, object]:
     """Return what is told of a node that is refused."""
     tensor, rules = next(filter(None, node.output), ""), rewritten(node)
     told = {"how": "refused", "node": node.name, "type": operator_of(node), "tensor": tensor}
@@ -137,7 +137,7 @@ def _of_node(node: NodeProto) -> dict[str, Any]:
 
 def _stage(
     exhibit: Exhibit, node: NodeProto, refuses: Callable[[ModelProto], bool], export: Callable[[], ModelProto]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return at which stage a graph with a node became one that is refused, and by which passes."""
     if exhibit.raw is None:
         return {"stage": "export"}
@@ -147,8 +147,8 @@ def _stage(
 
 
 def _second(
-    exhibit: Exhibit, names: Set[str], inputs: Sequence[Any], refuses: Callable[[ModelProto], bool]
-) -> dict[str, Any] | None:
+    exhibit: Exhibit, names: Set[str], inputs: Sequence[object], refuses: Callable[[ModelProto], bool]
+) -> dict[str, object] | None:
     """Return the operator of which a node is refused where some operators give what they should, wherever they are
     called; None where none is."""
     program, model = with_outputs(exhibit.program, exhibit.model), exhibit.model
@@ -174,11 +174,11 @@ def _second(
 def _second_by_values(
     exhibit: Exhibit,
     names: Set[str],
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     fed: Inputs,
     libraries: Sequence[str],
     moves: Callable[[Sequence[Array]], Sequence[Array] | None],
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the operator that gets values clearly wrong where some operators give what they should; None where none
     does."""
     program, model = with_outputs(exhibit.program, exhibit.model), exhibit.model
@@ -201,7 +201,7 @@ def _second_by_values(
 
 
 def _of_another_form(
-    exhibit: Exhibit, refused: Operator, inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str]
+    exhibit: Exhibit, refused: Operator, inputs: Sequence[object], fed: Inputs, libraries: Sequence[str]
 ) -> Parting | None:
     """Return the first operator that another one is computed of and that the graph has in another dtype or shape than
     PyTorch, by what ONNX Runtime computes of the nodes before."""
@@ -236,7 +236,7 @@ def stopped_export(exporter: str, export: Callable[[], object], begun: Begun | N
     return StoppedExport(raised, program, watcher.stopped_at(seen), seen.raw is not None)
 
 
-def next_stop(exporter: str, export: Callable[[], object], stopped: StoppedExport) -> dict[str, Any]:
+def next_stop(exporter: str, export: Callable[[], object], stopped: StoppedExport) -> dict[str, object]:
     """Return the other operator at which an export stops too, once the first is passed over wherever it is called, as
     ``second`` of what is told of that; nothing where there is none."""
     if stopped.operator is None:

@@ -74,7 +74,7 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
     base = part_of("onnx_ir.passes", "PassBase")
     result = part_of("onnx_ir.passes", "PassResult")
 
-    def rewritten(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+    def rewritten(original: Any, self: object, *arguments: object, **options: object) -> object:
         name = name_of_rule(self)
         if name in skipped:
             return None
@@ -84,7 +84,7 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
             fires(name)
         return done
 
-    def passed(original: Any, self: Any, model: Any) -> Any:
+    def passed(original: Any, self: Any, model: object) -> object:
         name = type(self).__name__
         if name in skipped and self.in_place:
             return result(getattr(model, "model", model), modified=False)
@@ -94,7 +94,7 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
             fires(name)
         return done
 
-    def simplified(original: Any, model: Any, *arguments: Any, **options: Any) -> Any:
+    def simplified(original: Any, model: object, *arguments: object, **options: object) -> object:
         if SIMPLIFIER in skipped:
             return model, True
         fires(SIMPLIFIER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Scene:
 
 
 def make_change(
-    made: str, place: str, what: str, edit: Callable[..., None], *arguments: Any, lacks: str | None = None
+    made: str, place: str, what: str, edit: Callable[..., None], *arguments: object, lacks: str | None = None
 ) -> NodeChange:
     """Return a change of the node that makes a tensor, by one of ``node_edits``."""
 
@@ -66,7 +66,7 @@ def make_change(
     return NodeChange(made, place, what, apply, lacks)
 
 
-def write_value(value: Any) -> str:
+def write_value(value: object) -> str:
     """Write a number, or a list of them, with the digits that tell float32 values apart."""
     if isinstance(value, list):
         return f"[{', '.join(map(write_value, value))}]"

@@ -118,7 +118,7 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
         yield seen
 
 
-def _mark(names: Sequence[str], result: Any) -> None:
+def _mark(names: Sequence[str], result: object) -> None:
     """Note at the nodes that were made for some values which value each of their outputs is."""
     for name, value in zip(names, result if isinstance(result, list | tuple) else [result], strict=False):
         maker = value.node() if hasattr(value, "node") else None
@@ -225,14 +225,14 @@ def _operator(node: Node, start: Values, ties: dict[str, list[str | None]]) -> O
     pointwise = kind.partition("::")[0] == "aten" and torch.Tag.pointwise in tags
     unpacks = len(outputs) > 1 or [value.type().kind() for value in node.outputs()] == ["TensorType"]
 
-    def compute(values: Values) -> tuple[Any, ...]:
+    def compute(values: Values) -> tuple[object, ...]:
         with torch.no_grad():
             results = function(values)
         # the exporter may have put the unpacking of a list into its operator
         listed = len(results) == 1 and isinstance(results[0], list | tuple)
         return tuple(results[0]) if listed and unpacks else results
 
-    def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
+    def inner(values: Values) -> tuple[int, Program, list[object]] | None:
         if kind != "prim::If":
             return None
         number = 0 if values[inputs[0]] else 1
@@ -316,7 +316,7 @@ _Function = Callable[[Values], tuple[Any, ...]]
 
 def _function(
     kind: str, schema: str, inputs: Sequence[str], blocks: Sequence[Program]
-) -> tuple[_Function, Sequence[Any]]:
+) -> tuple[_Function, Sequence[object]]:
     """Return what a node computes of the values around it, and the tags of its operator."""
     special: Mapping[str, _Function] = {
         "prim::ListConstruct": lambda values: ([values[name] for name in inputs],),
@@ -332,7 +332,7 @@ def _function(
         return special[kind], ()
     call, keywords, tags = _resolved(kind, schema)
 
-    def function(values: Values) -> tuple[Any, ...]:
+    def function(values: Values) -> tuple[object, ...]:
         given = [values[name] for name in inputs]
         if kind.endswith("_"):  # in the graph nothing is changed in place
             given = [value.clone() if hasattr(value, "clone") else value for value in given]
@@ -347,7 +347,7 @@ def _of_python(node: Any, inputs: Sequence[str]) -> _Function:
     """A call of an ``autograd.Function``: the letters of its convention say what is a tensor and what a constant."""
     call, convention, constants = node.pyobj(), node.cconv(), list(node.scalar_args())
 
-    def function(values: Values) -> tuple[Any, ...]:
+    def function(values: Values) -> tuple[object, ...]:
         tensors, others = iter([values[name] for name in inputs]), iter(constants)
         result = call(*(next(tensors if letter == "d" else others) for letter in convention))
         return tuple(result) if isinstance(result, tuple) else (result,)
@@ -360,7 +360,7 @@ def _chunks(tensor: str, chunks: int, dim: int) -> _Function:
     return lambda values: tuple(values[tensor].chunk(chunks, dim))
 
 
-def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Sequence[Any]]:
+def _resolved(kind: str, schema: str) -> tuple[Callable[..., object], list[str], Sequence[object]]:
     """The function of an operator, the names of those of its arguments that go by keyword, and its tags."""
     import torch
 
@@ -386,7 +386,7 @@ def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Se
         return unknown, keywords, ()
 
 
-def _loop(body: Program, given: Sequence[Any], values: Values) -> tuple[Any, ...]:
+def _loop(body: Program, given: Sequence[Any], values: Values) -> tuple[object, ...]:
     most, going, *carried = given
     turn = 0
     while turn < int(most) and going:

@@ -90,12 +90,12 @@ class Place:
     makers: dict[str, Operator] = field(default_factory=dict)
     numbers: frozenset[str] = frozenset()
     """The values that are sizes or computed of them alone."""
-    values: dict[str, Any] = field(default_factory=dict)
-    traced: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
+    traced: dict[str, object] = field(default_factory=dict)
     """The same with the inputs that the module is exported with; empty where they have no other sizes."""
 
     @classmethod
-    def of_search(cls, search: Search, traced: Sequence[Any] = ()) -> Place | None:
+    def of_search(cls, search: Search, traced: Sequence[object] = ()) -> Place | None:
         """The place that a search has found; None where the program was captured wrongly."""
         if search.parting is None:
             return None
@@ -103,7 +103,7 @@ class Place:
 
     @classmethod
     def in_exhibit(
-        cls, exhibit: Exhibit, at: Operator, inputs: Sequence[Any], traced: Sequence[Any] = ()
+        cls, exhibit: Exhibit, at: Operator, inputs: Sequence[object], traced: Sequence[object] = ()
     ) -> Place | None:
         """The place of an operator in what was captured, or, of one that decomposing has added, in the decomposed
         program; ``traced`` are the inputs that the module is exported with."""
@@ -118,7 +118,7 @@ class Place:
         return None
 
     @classmethod
-    def at(cls, program: Program, operator: Operator, inputs: Sequence[Any]) -> Place:
+    def at(cls, program: Program, operator: Operator, inputs: Sequence[object]) -> Place:
         """The place of an operator in a program that is given these inputs. Raises what PyTorch raises."""
         place = cls(program, operator, sum(not one.plumbing for one in program.operators))
         place.makers = {name: one for one in program.operators for name in one.outputs}
@@ -196,7 +196,7 @@ class Place:
         inputs: dict[str, Array] = {}
         constants: dict[str, Array] = {}
 
-        def given(name: str, value: Any) -> Any:
+        def given(name: str, value: Any) -> object:
             if isinstance(value, list | tuple):
                 members = [given(f"{name}_{place}", one) for place, one in enumerate(value)]
                 return members if isinstance(value, list) else tuple(members)
@@ -210,7 +210,7 @@ class Place:
             (constants if name in self.program.start else inputs)[name] = fed
             return Name(name)
 
-        def filled(argument: Any) -> Any:
+        def filled(argument: object) -> object:
             if isinstance(argument, Name) and argument.name not in (made | self.values.keys()):
                 raise Unwritten("more calls")
             if isinstance(argument, Name):
@@ -265,7 +265,7 @@ def _numbers(program: Program) -> Iterator[str]:
 def rewritten(function: Function, change: Callable[[int], int]) -> Function:
     """The function with other plain values in its calls: ``change`` is asked of each integer."""
 
-    def of(argument: Any) -> Any:
+    def of(argument: object) -> Any:
         if isinstance(argument, list | tuple):
             changed = [of(one) for one in argument]
             return changed if isinstance(argument, list) else tuple(changed)

@@ -131,7 +131,7 @@ def gist(error: BaseException) -> str:
 def _fed(function: Function, how: Exporting) -> dict[str, Any]:
     """Return what the script has defined before it exports."""
     kinds = {"given": function.arrays, "traced": function.traced}
-    space: dict[str, Any] = {
+    space: dict[str, object] = {
         kind: {name: value.copy() for name, value in arrays.items()} for kind, arrays in kinds.items()
     }
     texts = ({name: f"{kind}[{name!r}]" for name in arrays} for kind, arrays in kinds.items())
@@ -141,7 +141,7 @@ def _fed(function: Function, how: Exporting) -> dict[str, Any]:
     return space
 
 
-def _execute(lines: Iterable[str], space: dict[str, Any]) -> None:
+def _execute(lines: Iterable[str], space: dict[str, object]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile("\n".join(lines), "<small>", "exec"), space)

@@ -6,7 +6,6 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.case.files.export_keys import Dynamo, TorchScript
 from conformance.diagnose.operators.captured_program import Name
@@ -22,7 +21,7 @@ class Exporting:
 
     exporter: str
     opset: int
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     """Arguments of ``torch.onnx.export``."""
     symbolics: Mapping[str, str]
     """What the case registers by operator: the name of a symbolic function, or of a translation."""
@@ -90,7 +89,7 @@ def handed_on(step: FunctionStep) -> str | None:
     return first.name if alone and isinstance(first, Name) else None
 
 
-def _short(letter: str, names: Mapping[str, Any]) -> dict[str, str]:
+def _short(letter: str, names: Mapping[str, object]) -> dict[str, str]:
     return {name: f"{letter}{number}" if len(names) > 1 else letter for number, name in enumerate(names)}
 
 
@@ -111,7 +110,7 @@ def module(function: Function) -> list[str]:
     return [*lines, f"        return ({', '.join(shown)},)"]
 
 
-def _call(function: str, args: Sequence[Any], kwargs: Mapping[str, Any], names: Names) -> str:
+def _call(function: str, args: Sequence[object], kwargs: Mapping[str, object], names: Names) -> str:
     written = [_argument(one, names) for one in args]
     if not re.fullmatch(r"[\w.]*", function):
         raise Unwritten(function)
@@ -122,7 +121,7 @@ def _call(function: str, args: Sequence[Any], kwargs: Mapping[str, Any], names: 
     return f"{function}({', '.join([*written, *(f'{key}={_argument(one, names)}' for key, one in kwargs.items())])})"
 
 
-def _argument(value: Any, names: Names) -> str:
+def _argument(value: object, names: Names) -> str:
     if isinstance(value, Name):
         return names[value.name]
     if isinstance(value, list):

@@ -19,6 +19,7 @@ import numpy as np
 from conformance.process.arrays import Array
 from conformance.process.errors import display_path
 from conformance.results.records.environment import environment, versions
+from conformance.results.records.record_types import Smallest
 from conformance.results.records.sanitize import fenced, one_line
 
 MOST_LINES = 39
@@ -59,7 +60,7 @@ class Reproduction:
     cause: Sequence[str] = ()
     """What is known of why."""
 
-    def leave(self, folder: Path, seconds: float) -> dict[str, str]:
+    def leave(self, folder: Path, seconds: float) -> Smallest:
         """Write the script into a folder, run it, and keep it with the issue where it shows the defect; where they
         are, or ``why_not``."""
         file = folder / "repro.py"

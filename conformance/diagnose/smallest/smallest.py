@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import Details, Stopped, display_path
 from conformance.process.worker import aside
 from conformance.results.records.environment import environment
+from conformance.results.records.record_types import Smallest
 from conformance.runtimes import outputs_of, registry
 from conformance.runtimes.onnxgraph.cut import Cut, Cutter, expose
 from conformance.runtimes.onnxgraph.reads import operator_of
@@ -47,7 +48,7 @@ SCRIPT = 60.0
 """How long the script may take."""
 
 
-def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
+def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> Smallest | None:
     """Write a bundle of the smallest model that fails as ``model`` does at the example into ``folder``, and give
     what is known of it, for the record; None where the fault is not ONNX Runtime's, or nobody says what is right.
 
@@ -67,7 +68,7 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
     expected = _expected(cut, failure)
     shutil.rmtree(folder, ignore_errors=True)
     _write(run, cut, failure, expected, example, folder)
-    fields: dict[str, Any] = {
+    fields: Smallest = {
         "bundle": display_path(folder), "nodes": len(cut.model.graph.node), "of": most,
         "operators": [operator_of(node) for node in cut.model.graph.node], "passes": list(failure.passes),
         **({} if finished else {"unfinished": True}),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from conformance.case.files.export_keys import OnnxFile
 from conformance.case.files.python import describe
@@ -35,6 +34,7 @@ from conformance.process.arrays import Array
 from conformance.process.errors import Details, Stopped, attempt, or_else, summarize
 from conformance.process.worker import aside
 from conformance.results.records.causes import cause_of_export
+from conformance.results.records.record_types import Smallest
 from conformance.runtimes import outputs_of
 
 ONE = 20.0
@@ -50,7 +50,7 @@ class Reduced:
     """The result of making a function smaller: what reproduces the defect, or why there is nothing."""
 
     about: Reproduction | None
-    told: dict[str, Any]
+    told: Smallest
     """What the record says of it."""
 
 
@@ -59,7 +59,7 @@ def longest(run: CellRun) -> float:
     return run.settings.smallest_seconds + ONE
 
 
-def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
+def reduced(run: CellRun, search: Search, operator: dict[str, object]) -> Reduced:
     """The smallest function that fails at the operator that a search has named; looked for in another process."""
     start = time.monotonic()
     result = attempt(lambda: aside.ask(lambda: _searched(run, search, operator), longest(run)))
@@ -68,7 +68,7 @@ def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     return Reduced(result.about, {**result.told, "seconds": round(time.monotonic() - start, 3)})
 
 
-def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
+def _searched(run: CellRun, search: Search, operator: dict[str, object]) -> Reduced:
     deadline = time.monotonic() + run.settings.smallest_seconds
     kind = _KINDS.get(str(operator.get("how")))
     place = Place.of_search(search, arguments_of(run, run.prepared.inputs()))
@@ -112,7 +112,7 @@ def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
     return judge
 
 
-def _differs(run: CellRun, search: Search, operator: dict[str, Any], *, as_exported: bool) -> list[str]:
+def _differs(run: CellRun, search: Search, operator: dict[str, object], *, as_exported: bool) -> list[str]:
     """In what a function that is tried differs from the cell: it is exported with what it is run with, unless it was
     tried ``as_exported`` too, then with those sizes open that are others."""
     case, exported = run.cell.case, run.prepared.inputs()
@@ -146,7 +146,7 @@ def _made_simple(place: Place, function: Function, trials: FunctionTrials) -> Re
     by_evaluator = trials.kind not in (RAISES, REFUSED) and _by_evaluator(trials, function)
     about = reproduction(function, trials, calls, place.of, by_evaluator=by_evaluator)
     own = trials.how.code(function.own)
-    fields = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
+    fields: Smallest = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
     fields |= {} if finished else {"unfinished": True}
     return Reduced(about, fields | ({} if about else {"why_not": "length"}) | {"tried": trials.count})
 
@@ -163,7 +163,7 @@ def smallest_of_failed_export(run: CellRun, stop: Stopped) -> Details:
         return {"smallest": {"as": shown_in}}
     start = time.monotonic()
 
-    def left() -> dict[str, Any]:
+    def left() -> Smallest:
         question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
         try:
             result = aside.ask(question, longest(run))
@@ -237,7 +237,7 @@ def _by_evaluator(trials: FunctionTrials, function: Function) -> bool:
     return or_else(False, agrees)
 
 
-def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
+def causes_known(run: CellRun, operator: Mapping[str, object]) -> list[str]:
     """Return what an issue says of the cause: what the operator became, a change that helps, and what the exporter
     itself warns of."""
     named, kind, change = (operator.get(name) for name in ("operator", "type", "change"))
@@ -246,11 +246,11 @@ def causes_known(run: CellRun, operator: Mapping[str, Any]) -> list[str]:
     return [*became, *helps, *(f"The exporter warns: {text}" for text in run.warned)] if became else []
 
 
-def leave_function(run: CellRun, small: Reduced, folder: Path, cause: Sequence[str] = ()) -> dict[str, Any]:
+def leave_function(run: CellRun, small: Reduced, folder: Path, cause: Sequence[str] = ()) -> Smallest:
     """Write the script about a function, run it, and keep it with its text where it shows the defect; what the
     record says of it."""
     if small.about is None:
-        return dict(small.told)
+        return small.told.copy()
     about = dataclasses.replace(small.about, cause=cause)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

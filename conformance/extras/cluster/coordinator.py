@@ -140,7 +140,7 @@ class Cluster(Workers):
         )  # fmt: skip
         task.future.add_done_callback(lambda _: self.events.put(("done", key)))
 
-    def _contents_of(self, digest: str, file: Path) -> bytes | Future[Any]:
+    def _contents_of(self, digest: str, file: Path) -> bytes | Future[object]:
         """A small file goes with each task that needs it: where a task depends on a future, Dask looks first for
         workers that have it, and leaves others idle. A large one is sent once, and fetched from one another."""
         assert self.client is not None
@@ -153,7 +153,7 @@ class Cluster(Workers):
             )  # fmt: skip
         return self._contents[digest]
 
-    def _hear(self, told: Mapping[str, Any]) -> Iterator[MadeCell]:
+    def _hear(self, told: Mapping[str, object]) -> Iterator[MadeCell]:
         if told["kind"] == "worker":
             # Dask looks for a worker when a task or a worker comes, and this one had no resources when it came.
             self._look(at_once=True)

@@ -77,7 +77,7 @@ def moved(case: Case, root: Path) -> Case:
     return dataclasses.replace(case, file=below(root, case.file.absolute()))
 
 
-def retold(value: Any, names: Sequence[tuple[str, str]]) -> Any:
+def retold(value: object, names: Sequence[tuple[str, str]]) -> Any:
     """Plain data in which each first text is replaced by the second."""
     if isinstance(value, str):
         for before, after in names:

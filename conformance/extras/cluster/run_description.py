@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from conformance.process.disk import DEFAULT_STORE
 
@@ -27,7 +26,7 @@ class Run:
     """As records show it."""
     roots: tuple[str, ...]
     """The folders of the user's own Python that come first on ``sys.path``; absolute."""
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     """``case.plan.settings.Settings``, but for the folders and what only the worker's host can say."""
     timeout: float
     """Seconds for a cell."""

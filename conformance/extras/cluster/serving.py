@@ -10,7 +10,6 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
@@ -53,7 +52,7 @@ def main() -> None:
         gib = memory.share(run.neighbours) if run.memory_gib is None else run.memory_gib
         names = [(display_path(home), run.store_shown), (str(root), "")]
 
-        def gone(note: Mapping[str, Any]) -> None:
+        def gone(note: Mapping[str, object]) -> None:
             if connection.poll():  # nothing comes while cells run but the end of the connection
                 raise SystemExit
 

@@ -162,7 +162,7 @@ def replay(run: Run, order: bytes, digests: Mapping[str, str], files: Mapping[st
     return []
 
 
-def _tell_of_replayed(run: Run, worker: Worker, cells: list[str], records: Iterator[dict[str, Any]]) -> None:
+def _tell_of_replayed(run: Run, worker: Worker, cells: list[str], records: Iterator[dict[str, object]]) -> None:
     common = {"task": str(worker.get_current_task()), "address": worker.address}
     for cell in [*cells, ""]:
         if cell:
@@ -174,7 +174,7 @@ def _tell_of_replayed(run: Run, worker: Worker, cells: list[str], records: Itera
         worker.log_event(run.name, {"kind": "ended", **common, "cell": record["id"], "record": made})
 
 
-def _follow(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iterator[dict[str, Any]]:
+def _follow(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iterator[dict[str, object]]:
     """The records of a run file as they come, until the process that writes it has ended, or nobody wants them."""
     key, place = worker.get_current_task(), 0
     while True:
@@ -208,7 +208,7 @@ def _unfit(run: Run, worker: Worker, reason: str) -> Unfit:
     return Unfit(reason)
 
 
-def _passed_on(host: DaskHost, cells: bytes, worker: Worker, key: Any) -> list[tuple[str, bytes]]:
+def _passed_on(host: DaskHost, cells: bytes, worker: Worker, key: object) -> list[tuple[str, bytes]]:
     bundles: list[tuple[str, bytes]] = []
     common = {"task": str(key), "address": worker.address}
     host.connection.send_bytes(cells)

@@ -19,7 +19,7 @@ def as_text(
     left_out: Mapping[str, str],
     awake: bool,
     about: str = "",
-    fails: Sequence[Mapping[str, Any]] = (),
+    fails: Sequence[Mapping[str, object]] = (),
 ) -> str:
     """The case file. ``left_out`` are exporters that are not in it, with what they said; ``awake`` wakes weights;
     ``fails`` are failures that are declared."""
@@ -84,7 +84,7 @@ def _write_argument(tree: Any, held: Mapping[str, int]) -> object:
     return kind if tree.said is None else {"type": kind, "values": _fixed(dict(tree.said), held)}
 
 
-def _fixed(said: Any, held: Mapping[str, int]) -> Any:
+def _fixed(said: Any, held: Mapping[str, int]) -> object:
     """Return a part of a case with numbers for the dims that are held."""
     if isinstance(said, Mapping):
         return {name: _fixed(inner, held) for name, inner in said.items()}

@@ -49,7 +49,7 @@ class Request:
     folder: Path
     """Where the case file is to lie."""
     module: str
-    given: Mapping[str, Any]
+    given: Mapping[str, object]
     """As in a case file."""
     inputs: Mapping[str, str]
     submodule: str | None = None
@@ -211,7 +211,7 @@ def _read_type(module: nn.Module, name: str, text: str) -> Guess:
     return Guess(f"{kind.dtype}[{', '.join(sizes)}]", values=values, open=whole and values is None)
 
 
-def _typed(text: str) -> tuple[TensorType, Mapping[str, Any] | None]:
+def _typed(text: str) -> tuple[TensorType, Mapping[str, object] | None]:
     """The type of an input, and where its values come from if that is said: ``--input`` has the type alone, or a
     mapping as in a case file. ValueError for what is neither."""
     if not text.lstrip().startswith("{"):

@@ -99,7 +99,7 @@ def draft_example(given: Built, call: RecordedCall, mode: str) -> Draft:
     return draft
 
 
-def keys_of(draft: Draft, dims: object) -> dict[str, Any]:
+def keys_of(draft: Draft, dims: object) -> dict[str, object]:
     """Return inputs, dims and what is compared of what forward returns, as a case says them. ``dims`` are ranges that
     are given, which go before those of the draft."""
     given = dims if isinstance(dims, Mapping) else {}
@@ -111,7 +111,7 @@ def keys_of(draft: Draft, dims: object) -> dict[str, Any]:
     return keys | ({"returns": [*draft.returns]} if draft.returns else {})
 
 
-def assumed(draft: Draft, keys: Mapping[str, Any]) -> Iterator[str]:
+def assumed(draft: Draft, keys: Mapping[str, object]) -> Iterator[str]:
     """Yield lines about what a draft assumes, as the arguments that would say the same."""
     said = ", ".join(f"{name}={value!r}" for name, value in keys.items() if value)
     fixed = "" if draft.dims else "; no size varies, as the module runs at no other first size that was tried"
@@ -120,7 +120,7 @@ def assumed(draft: Draft, keys: Mapping[str, Any]) -> Iterator[str]:
         yield f"not compared: {path}: {why}"
 
 
-def _as_tensors(value: Any) -> Any:
+def _as_tensors(value: object) -> Any:
     """Return examples with tensors in place of NumPy's arrays."""
     import numpy as np
     import torch

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from conformance.process.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
+    from collections.abc import Mapping
+
+    from torch.export import ExportedProgram
 
 OPEN = 8
 """How far above its lowest size a dim goes that the program bounds only from below."""
 
 
-def case_of_program(program: torch.export.ExportedProgram, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+def case_of_program(program: ExportedProgram, inputs: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return ``inputs`` and ``dims`` of a case, as the program's own signature has them; of ``inputs`` that are given
     the dims that these name.
 
@@ -30,7 +32,7 @@ def case_of_program(program: torch.export.ExportedProgram, inputs: dict[str, Any
     names = list(program.graph_signature.user_inputs)
     keywords = dict(zip(names[len(by_position.children()) :], by_keyword.context or (), strict=True))
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name in names:
         value: Any = values.get(name)
         if not hasattr(value, "shape"):
@@ -44,7 +46,7 @@ def case_of_program(program: torch.export.ExportedProgram, inputs: dict[str, Any
     return {"inputs": found, "dims": _dims(program)}
 
 
-def _dims(program: torch.export.ExportedProgram) -> dict[str, str]:
+def _dims(program: ExportedProgram) -> dict[str, str]:
     """Return the range of each size that is open."""
     dims: dict[str, str] = {}
     for symbol, bounds in program.range_constraints.items():

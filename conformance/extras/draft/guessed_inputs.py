@@ -320,7 +320,7 @@ def tensor(guess: Guess, sizes: Mapping[str, int]) -> Tensor:
     return torch.from_numpy(make(declared, sizes, "plain", rng, None if hook is None else resolve_name(hook)))
 
 
-def replaced(tree: Any, old: Guess, new: Guess) -> Any:
+def replaced(tree: object, old: Guess, new: Guess) -> Any:
     """Return an argument, or several, with ``new`` in place of the guess ``old`` itself."""
     if isinstance(tree, Mapping):
         return {name: replaced(inner, old, new) for name, inner in tree.items()}

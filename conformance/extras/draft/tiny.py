@@ -56,7 +56,7 @@ _PER_TOKEN = re.compile(r"(^|_)(experts_per_tok(en)?|top_k|topk|n_group|topk_gro
 
 Numbers = Mapping[str, Any]
 """Arguments or a configuration: numbers, lists of them, and mappings of the like, by name."""
-Changed = dict[str, Any]
+Changed = dict[str, object]
 """Numbers that are others, by name."""
 
 
@@ -85,7 +85,7 @@ def draft_tiny(request: Request) -> tuple[Request, Draft]:
     raise refused[0]
 
 
-def _choices(numbers: Numbers, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _choices(numbers: Numbers, kinds: Sequence[str]) -> Iterator[dict[str, object]]:
     """Yield what changes, with all kinds reduced first, next without a cache of what a decoder has seen, whose layers
     may be gone, and then with fewer and fewer kinds."""
     every = reduced(numbers, set(kinds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def _at(index: int, edit: Callable[..., None], *arguments: object) -> Callable[[
     return lambda model: edit(model.graph, model.graph.node[index], *arguments)
 
 
-def _others(operator: str, name: str, value: Any) -> list[Any]:
+def _others(operator: str, name: str, value: object) -> list[object]:
     """Values that someone could have written instead."""
     if isinstance(value, str):
         return [word for word in words_of(operator, name) if word != value]

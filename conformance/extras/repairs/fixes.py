@@ -91,7 +91,7 @@ def _float32_is_off(case: Case, record: Record, trials: RepairTrials) -> bool:
     return all(sound(cell) for cell in plan(case) if cell.check in ("accuracy", "specials") and not cell.converted)
 
 
-def _parts(case: Case, text: str) -> dict[str, Any]:
+def _parts(case: Case, text: str) -> dict[str, object]:
     """Return what the edit has a case say, by key; a tolerance beside those of other precisions."""
     said = YAML(typ="safe").load(text)
     read = Declaration.model_validate({"about": "an edit", "inputs": {"x": "float32[1]"}, **said})

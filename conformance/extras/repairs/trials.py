@@ -39,7 +39,7 @@ class Fix:
     """What was run to show it."""
 
 
-Doing = Callable[[str, Mapping[str, Any], float], object]
+Doing = Callable[[str, Mapping[str, object], float], object]
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class RepairTrials:
         """Return whether none of these cells fails otherwise than it is declared to."""
         return all(self.record(cell).status != "failed" for cell in cells)
 
-    def call(self, function: Any, *arguments: Any) -> Any:
+    def call(self, function: Any, *arguments: object) -> Any:
         """Return what a function gives in the worker, which gets the worker's progress first; None where it raises or
         ends the process."""
         answer = or_else(None, partial(self.worker.call, function, *arguments, timeout=TIMEOUT))
         return None if isinstance(answer, Death) else answer
 
 
-def changed(case: Case, **values: Any) -> Case:
+def changed(case: Case, **values: object) -> Case:
     """The case with other values, and without failures that it declares: with the change it has to pass."""
     return dataclasses.replace(case, says=case.says.model_copy(update={"fails": [], **values}), fails_lines=())
 

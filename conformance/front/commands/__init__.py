@@ -26,7 +26,7 @@ TIMEOUT = 600.0
 """Seconds that a question to a worker, or a cell, may take, as in the suite."""
 
 
-def add_option(parser: argparse.ArgumentParser, name: str, default: Any, what: str, **more: Any) -> None:
+def add_option(parser: argparse.ArgumentParser, name: str, default: object, what: str, **more: Any) -> None:
     """Add an option whose help ends with its default."""
     parser.add_argument(name, default=default, help=f"{what} (default: %(default)s)", **more)
 
@@ -66,7 +66,7 @@ def pairs(texts: Iterable[str], option: str, names: str = r"\w+", *, empty: bool
     return found
 
 
-def ask(worker: Worker, question: Callable[..., Any], *arguments: Any, on_wait: OnWait | None = None) -> Any:
+def ask(worker: Worker, question: Callable[..., object], *arguments: object, on_wait: OnWait | None = None) -> Any:
     """Call a function in a worker, and return what it returns; ``on_wait`` gets the worker's notes.
 
     Raises UserError with what it stopped at, or how its process ended.
@@ -81,7 +81,7 @@ def ask(worker: Worker, question: Callable[..., Any], *arguments: Any, on_wait: 
     return answer
 
 
-def _or_refused(progress: object, question: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _or_refused(progress: object, question: Callable[..., object], arguments: tuple[object, ...]) -> Any:
     """The answer, or a UserError in place of Stopped, which cannot be sent to the parent process, and of an exit from
     inside the user's own code, which would end this one without its place."""
     try:

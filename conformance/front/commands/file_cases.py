@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from conformance.front.commands import pairs
 from conformance.process.errors import UserError, did_you_mean
@@ -42,12 +42,12 @@ def _runtimes(text: str | None) -> list[str]:
     return names
 
 
-def _tolerance(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _tolerance(texts: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the key ``tolerance`` of a case for ``PRECISION:KEY=VALUE,...``; raise UserError for another text."""
     from conformance.case.files.must_hold import OutputTolerance
     from conformance.results.records.words import Precision
 
-    tolerance: dict[str, dict[str, Any]] = {}
+    tolerance: dict[str, dict[str, object]] = {}
     for text in texts:
         before, colon, limits = text.rpartition(":")
         precision = before.strip() if colon else "fp32"
@@ -65,7 +65,7 @@ def _tolerance(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return tolerance
 
 
-def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, Any]:
+def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say: Say) -> dict[str, object]:
     """Return what a case file would say.
 
     Raises UserError for files and options that make no case.
@@ -89,7 +89,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
     if "int8" in precisions and told.opset < INT8_OPSET:
         say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
         precisions.remove("int8")
-    target: dict[str, Any] = {"opsets": [told.opset]}
+    target: dict[str, object] = {"opsets": [told.opset]}
     if other is not None:
         target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
     values = pairs(given.input, "--input", ".+", empty=True)  # of names such as serving_default_x:0
@@ -97,7 +97,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         inputs = exactly(told, values)
     except ValueError as error:
         raise UserError(f"--input: {error}") from None
-    more: dict[str, Any] = {}
+    more: dict[str, object] = {}
     if given.tolerance:
         more["tolerance"] = _tolerance(given.tolerance)
     if given.session:
@@ -110,7 +110,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
     }  # fmt: skip
 
 
-def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, Any]:
+def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, object]:
     """Return the key ``recorded`` of a case, if there is recorded data: what is named, or what lies beside the model
     and fits it.
 
@@ -141,7 +141,7 @@ def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, A
     return {"recorded": {"data": names, "only": bool(given.recorded)}} if names else {}
 
 
-def case_of(model: Model, said: dict[str, Any]) -> Case:
+def case_of(model: Model, said: dict[str, object]) -> Case:
     from conformance.case.files.case_file import cases_of
     from conformance.case.files.document import Document
 

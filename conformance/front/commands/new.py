@@ -7,7 +7,7 @@ import dataclasses
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from conformance import HOME
 from conformance.front.commands import TIMEOUT, ask, outcomes, pairs
@@ -174,7 +174,7 @@ def _absent(files: list[Path]) -> None:
             raise UserError(f"{display_path(file)} is there already; choose another name")
 
 
-def _plain(name: str, text: str) -> Any:
+def _plain(name: str, text: str) -> object:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -187,7 +187,7 @@ def _plain(name: str, text: str) -> Any:
     return value
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return whether a value is of the types that a case file has, which knows no dates and no sets."""
     inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
     return isinstance(value, (type(None), bool, int, float, str, list, dict)) and all(map(_is_plain, inside))
@@ -333,9 +333,9 @@ def _is_declared(record: Record) -> bool:
     return record.status == "failed" and record.check == "specials" and record.fault == "runtime"
 
 
-def _declared(records: list[Record]) -> list[dict[str, Any]]:
+def _declared(records: list[Record]) -> list[dict[str, object]]:
     """Return what a case says under ``fails`` of these failures."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for record in filter(_is_declared, records):
         when = {"check": "specials", "exporter": record.exporter, "runtime": record.runtime}
         because = (

@@ -84,7 +84,7 @@ def _declared(cell: Cell) -> bool:
     return bool(cell.case.says.needs) or any(stage in before for stage in failing)
 
 
-def _pack(progress: Any, *given: Any) -> Any:
+def _pack(progress: Any, *given: Any) -> object:
     # Imported in the worker, so that the command itself never imports torch.
     from conformance.cells.pack_cells import pack_cell
 

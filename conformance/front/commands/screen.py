@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from conformance.results.records import text
 from conformance.results.records.sanitize import literal, tell
@@ -41,7 +40,7 @@ class Screen:
         for line in said.split("\n"):
             self.line(f"{indent}{line}")
 
-    def doing(self, what: str, note: Mapping[str, Any], since: float) -> None:
+    def doing(self, what: str, note: Mapping[str, object], since: float) -> None:
         """Show what a slow cell is doing; ``since`` is when it began, of ``time.monotonic``."""
         spent = time.monotonic() - since
         if self._terminal and spent >= SLOW_SECONDS:

@@ -56,17 +56,17 @@ class Clustered:
         """The record of a cell that was given to the workers; None of any other."""
         return self._made.get(cell.id)
 
-    def hosts(self) -> dict[str | None, list[dict[str, Any]]]:
+    def hosts(self) -> dict[str | None, list[dict[str, object]]]:
         """Return what fingerprints take of each worker's host, with the variables and facts there."""
         assert self._cluster is not None
-        hosts: dict[str | None, list[dict[str, Any]]] = {}
+        hosts: dict[str | None, list[dict[str, object]]] = {}
         for worker in self._cluster.fit:
             view = {name: worker.facts.get(name) for name in ("variables", "facts")}
             known = hosts.setdefault(worker.facts["fingerprint"], [])
             known += [] if view in known else [view]
         return hosts
 
-    def environment(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, object]:
         """Describe the workers for the header of the run, in place of this host."""
         from conformance.results.baseline.merging import one_processor
 
@@ -234,7 +234,7 @@ class Clustered:
         return broken(cell, error, reason)
 
     def _tell(self, line: str) -> None:
-        reporter: Any = self._options.config.pluginmanager.get_plugin("terminalreporter")
+        reporter: pytest.TerminalReporter | None = self._options.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()
             for text in line.splitlines():
@@ -269,7 +269,7 @@ def _find_stated(case: Any) -> tuple[dict[str, str], set[str]]:
     return stated_needs(case)
 
 
-def _words_of_stated_needs(case: Any) -> set[str]:
+def _words_of_stated_needs(case: object) -> set[str]:
     packages, commands = _find_stated(case)
     return {f"package {name}" for name in packages} | {f"command {name}" for name in commands}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from conformance import HOME
 from conformance.front import option_types
@@ -176,7 +176,7 @@ class _OptionGroup:
         self._group = parser.getgroup("conformance", "accuracy conformance of exported models")
         self._short = short
 
-    def add(self, name: str, **settings: Any) -> None:
+    def add(self, name: str, **settings: object) -> None:
         NAMES.add(name)
         short = [f"--{name}"] if self._short else []
         self._group.addoption(*short, f"{PREFIX}{name}", dest=f"conformance_{name.replace('-', '_')}", **settings)
@@ -188,7 +188,7 @@ class _Nowhere:
     def getgroup(self, *about: str) -> _Nowhere:
         return self
 
-    def addoption(self, *names: str, **settings: Any) -> None:
+    def addoption(self, *names: str, **settings: object) -> None:
         pass
 
 

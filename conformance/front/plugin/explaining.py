@@ -203,7 +203,7 @@ class Explaining:
         self._show(f"explaining failures: {self._count - self._unexplained()} of {self._count} red cells")
 
     def _show(self, line: str) -> None:
-        reporter: Any = self._options.config.pluginmanager.get_plugin("terminalreporter")
+        reporter: pytest.TerminalReporter | None = self._options.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self._options.config.get_verbosity() < 0:
             return
         if reporter.isatty:

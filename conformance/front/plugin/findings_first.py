@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,7 +29,7 @@ class FindingsFirst:
         self._session = session
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_terminal_summary(self, terminalreporter: Any) -> Iterator[None]:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
         """Show findings first. Their tests are kept out of pytest's own lists, which would have one part for each."""
         from conformance.results.records.findings import findings
 
@@ -49,7 +49,7 @@ class FindingsFirst:
         self._sum_up(terminalreporter, found)
         return result
 
-    def _show(self, reporter: Any, found: list[Finding]) -> None:
+    def _show(self, reporter: pytest.TerminalReporter, found: list[Finding]) -> None:
         from conformance.results.records import finding_block, text
         from conformance.results.records.findings import since
 
@@ -79,7 +79,7 @@ class FindingsFirst:
                     reporter.write_line(line)
         reporter.write_line("")
 
-    def _sum_up(self, reporter: Any, found: list[Finding]) -> None:
+    def _sum_up(self, reporter: pytest.TerminalReporter, found: list[Finding]) -> None:
         """Name the findings at the end, where pytest names the tests that failed."""
         from conformance.results.records import finding_block, text
 

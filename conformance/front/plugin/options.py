@@ -173,7 +173,7 @@ class Options:
                 raise pytest.UsageError(f"--cluster-needs: '{word}' is not known; known: {', '.join(sorted(known))}")
         return [known[word] for word in words]
 
-    def builder_options(self) -> dict[str, Any]:
+    def builder_options(self) -> dict[str, object]:
         """Return what --tensorrt says, checked like the ``tensorrt`` of a case."""
         given = self["tensorrt"]
         if given is None:

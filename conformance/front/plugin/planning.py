@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,7 +35,7 @@ class Planning:
         self._options, self._saying, self._before = options, saying, before
         self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
         self._by_id: dict[str, Cell] | None = None
-        self._cut: dict[str, Any] | None = None
+        self._cut: dict[str, object] | None = None
         self.collected = False
         """Whether the suite is part of this session."""
         self.twice = 0
@@ -117,7 +117,7 @@ class Planning:
             raise pytest.UsageError(f"--shard-durations {given}: there are no durations of these cells")
         return found
 
-    def cut(self) -> dict[str, Any] | None:
+    def cut(self) -> dict[str, object] | None:
         """Return what the header of a shard says of how it was cut.
 
         Shards that do not belong together are told by it; None for a run that is none. Reads the cases where only

@@ -193,7 +193,7 @@ class ProgressHooks:
 
     @pytest.hookimpl(trylast=True)  # behind what pytest shows of the test
     def pytest_runtest_logfinish(self) -> None:
-        reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         now = time.monotonic()
         if self._remaining is None or reporter is None or self._config.get_verbosity() < 0:
             return
@@ -207,7 +207,7 @@ class ProgressHooks:
         if now - self._told < (IN_TERMINAL if reporter.isatty else in_log):
             return
         self._told = now
-        writer: Any = self._config.get_terminal_writer()
+        writer = self._config.get_terminal_writer()
         if self._config.get_verbosity() > 0:
             reporter.ensure_newline()  # or pytest would end that line once more
         elif writer.width_of_current_line:

@@ -33,14 +33,14 @@ class Waiting:
 
     def __init__(self, config: pytest.Config, progress: ProgressHooks, cell: str, begun: float | None = None) -> None:
         """``cell`` is the id of the cell, which began now unless it is said when (``time.monotonic``)."""
-        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
         silent = reporter is None or (config.get_verbosity() < 0 and not reporter.isatty)
         self._reporter: Any = None if silent else reporter
         self._config, self._progress, self.cell = config, progress, cell
         self._start = self._logged = time.monotonic() if begun is None else begun
         self._shown = ""
 
-    def __call__(self, note: dict[str, Any]) -> None:
+    def __call__(self, note: dict[str, object]) -> None:
         now = time.monotonic()
         spent = now - self._start
         if self._reporter is None or spent < SLOW_SECONDS:
@@ -73,7 +73,7 @@ class Waiting:
             with self._seen():
                 self._reporter.rewrite("", erase=True)
 
-    def _seen(self) -> Any:
+    def _seen(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block pytest captures nothing of what is written."""
         capturing: Any = self._config.pluginmanager.get_plugin("capturemanager")
         return contextlib.nullcontext() if capturing is None else capturing.global_and_fixture_disabled()

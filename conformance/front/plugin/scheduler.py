@@ -28,7 +28,7 @@ class ModuleScheduling(LoadScheduling):  # xdist has no types
 
     collection: list[str]
 
-    def __init__(self, config: pytest.Config, log: Any, ordering: Ordering) -> None:
+    def __init__(self, config: pytest.Config, log: object, ordering: Ordering) -> None:
         super().__init__(config, log)
         self._ordering = ordering
         self._schedule: Schedule | None = None
@@ -90,7 +90,7 @@ class ModuleScheduling(LoadScheduling):  # xdist has no types
             with contextlib.suppress(OSError):  # it has ended; ``remove_node`` comes, and takes them back
                 node.send_runtest_some(tests)
 
-    def remove_node(self, node: Any) -> str | None:
+    def remove_node(self, node: object) -> str | None:
         """Take back what a process that is gone has not run; the test at which it ended, None where at none."""
         if self._schedule is None:
             crashed: str | None = super().remove_node(node)

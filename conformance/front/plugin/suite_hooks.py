@@ -46,7 +46,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
     """Hand out the cells in an order of their own, unless the user wants another way with --dist."""
     if config.getoption("dist") != "load":
         return None
@@ -147,7 +147,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest) -> Any:
+def run(request: pytest.FixtureRequest) -> object:
     """``run(cell)``: runs the cell and ends the test as its record says."""
     session = request.config.stash[_SESSION]
     running, shared = session.running, session.properties.shared
@@ -169,7 +169,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def read_case_file(request: pytest.FixtureRequest) -> Any:
+def read_case_file(request: pytest.FixtureRequest) -> object:
     """``read_case_file(name)``: fails the test with everything that is wrong in that case file."""
     _, files = request.config.stash[_SESSION].planning()
 

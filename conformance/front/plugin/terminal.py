@@ -57,7 +57,7 @@ class Terminal:
             vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
         self._session.properties(report)
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         from conformance.results.records import matrix, text
 
         def write(line: str, **how: bool) -> None:

@@ -24,7 +24,7 @@ class Writing:
     """Keeps the records where the terminal is, also under xdist, and writes them to the run file."""
 
     def __init__(
-        self, options: Options, cut: Callable[[], dict[str, Any] | None], clustered: Clustered | None
+        self, options: Options, cut: Callable[[], dict[str, object] | None], clustered: Clustered | None
     ) -> None:
         """``cut`` tells how a shard was cut."""
         self._options, self._cut, self._clustered = options, cut, clustered
@@ -66,7 +66,7 @@ class Writing:
             self._begun = self._last = time.time()
         return self._writer
 
-    def add(self, plain: dict[str, Any]) -> Record:
+    def add(self, plain: dict[str, object]) -> Record:
         """Write a finished cell down at once, and return its record."""
         from conformance.results.records.brief import brief
         from conformance.results.records.record import Record

@@ -86,7 +86,7 @@ class Bundle(Files):
             self.entries = entries_of(head, FORMAT)
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
-        self.environment: dict[str, Any] = head["environment"]
+        self.environment: dict[str, object] = head["environment"]
 
 
 def write_trial(folder: Path, trial: EngineTrial, names: Sequence[str]) -> dict[str, object]:

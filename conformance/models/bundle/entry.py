@@ -75,7 +75,7 @@ def _check_not_empty(value: list[int]) -> None:
         raise wrong(value, "a list of axes")
 
 
-def _check_movement(value: Any) -> None:
+def _check_movement(value: object) -> None:
     """NaN and infinities are numbers here."""
     if type(value) is not float:
         check_of(int)(value)
@@ -85,7 +85,7 @@ Path = Annotated[str, check_path]
 Size = Annotated[int, range(2**31)]
 Seed = Annotated[int, range(-(2**64), 2**64 + 1)]
 Axis = Annotated[int, range(-64, 64)]
-Kept = Annotated[dict[str, Any], partial(plain, depth=DEEPEST)]
+Kept = Annotated[dict[str, object], partial(plain, depth=DEEPEST)]
 """What is only kept or shown."""
 
 
@@ -248,7 +248,7 @@ def entry_of(value: Any) -> Entry:
     return Entry(**given)
 
 
-def entries_of(head: Any, version: int) -> list[Entry]:
+def entries_of(head: object, version: int) -> list[Entry]:
     """The entries of a ``bundle.json``. Raises Misfit for the first thing in it that is not as it has to be."""
     if type(head) is not dict or type(head.get("format")) is not int or head["format"] != version:
         raise Misfit(f"is not a bundle of format {version}; pack it again with this version")

@@ -172,7 +172,7 @@ def _places(value: object) -> Iterator[_Place]:
         yield from _places(list(value.values()))
 
 
-def _filled(value: Any, memory: Memory) -> Any:
+def _filled(value: object, memory: Memory) -> Any:
     """An argument with tensors for its places."""
     if isinstance(value, _Place):
         held = memory[value.storage]
@@ -271,7 +271,7 @@ class _Tapes(OperatorCalls):
         self.ops: list[str] = []
         self.steps: list[_ResumedCall | None] = []
         self.given: Memory = {}
-        self._known: dict[int, tuple[int, _Place, Any]] = {}
+        self._known: dict[int, tuple[int, _Place, object]] = {}
         """By the address of a storage: its number, where the first tensor in it lies, and a weak reference, which
         keeps the address from becoming that of another."""
 
@@ -301,7 +301,7 @@ class _Tapes(OperatorCalls):
             self.steps.append(step)
         return result
 
-    def _placed(self, value: Any) -> Any:
+    def _placed(self, value: object) -> Any:
         import torch
 
         if isinstance(value, torch.Tensor):

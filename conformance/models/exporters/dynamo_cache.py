@@ -146,7 +146,7 @@ def _remember_torchlib(
     list_functions: Callable[[], list[Any]],
     infer_signature: Callable[..., OpSignature],
     registry: Registry,
-) -> tuple[Callable[[], list[Any]], Callable[..., OpSignature]]:
+) -> tuple[Callable[[], list[object]], Callable[..., OpSignature]]:
     """Return both functions with a memory, valid while torchlib's `registry` stays as it is."""
     registered: list[tuple[object, ...]] = []
     listed: list[Any] = []
@@ -156,7 +156,7 @@ def _remember_torchlib(
     def snapshot() -> list[tuple[object, ...]]:
         return [(name, *entry.overloads, None, *entry.complex) for name, entry in registry.items()]
 
-    def get_torchlib_ops() -> list[Any]:
+    def get_torchlib_ops() -> list[object]:
         nonlocal registered, listed, signatures
         if not listed or snapshot() != registered:
             listed = list_functions()  # the first call also imports, and so fills, the registry

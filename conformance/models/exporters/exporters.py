@@ -101,7 +101,7 @@ def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Arra
 
 def _symbolics(
     reference: Reference, target: TorchScript
-) -> tuple[dict[str, Callable[..., Any]], list[Callable[[], None]]]:
+) -> tuple[dict[str, Callable[..., object]], list[Callable[[], None]]]:
     resolve = reference.folder.resolve
     functions = {name: resolve(symbolic.function) for name, symbolic in target.symbolics.items()}
     registrars = {symbolic.function: resolve(symbolic.function) for symbolic in target.registers.values()}
@@ -147,7 +147,7 @@ def _torchscript(
     target: TorchScript,
     opset: int,
     inputs: Mapping[str, Array],
-    functions: Mapping[str, Callable[..., Any]],
+    functions: Mapping[str, Callable[..., object]],
     registrars: list[Callable[[], None]],
 ) -> tuple[bytes, symbolics.Usage]:
     import torch
@@ -286,7 +286,7 @@ def axis_names(type_: TensorType, case: Case, static: list[str]) -> dict[int, st
     return names
 
 
-def dynamic_shapes(reference: Reference, static: list[str]) -> dict[str, Any] | tuple[Any, ...] | None:
+def dynamic_shapes(reference: Reference, static: list[str]) -> dict[str, object] | tuple[object, ...] | None:
     """Return what ``torch.export`` is to keep symbolic, as forward's signature takes the inputs: by the names of its
     parameters, with a tuple for ``*args`` and a dict for ``**kwargs``. None where all dims are fixed."""
     import torch

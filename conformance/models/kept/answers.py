@@ -48,8 +48,8 @@ class KeptAnswers:
         self._new_exact: dict[Place, list[Array] | None] = {}
         self._moved: dict[Place, list[Array]] = {}
         self._new_moved: dict[Place, list[Array]] = {}
-        self._kernels: dict[str, dict[str, Any]] = {}
-        self._new_kernels: dict[str, dict[str, Any]] = {}
+        self._kernels: dict[str, dict[str, object]] = {}
+        self._new_kernels: dict[str, dict[str, object]] = {}
         self._bytes = 0
         if self._file is not None and key:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -73,12 +73,12 @@ class KeptAnswers:
         if self._has_room_for(draw, moved):
             self._new_moved[(*_place(draw), effort)] = moved
 
-    def kernels(self, config: Mapping[str, str]) -> dict[str, Any] | None:
+    def kernels(self, config: Mapping[str, str]) -> dict[str, object] | None:
         """Return the kernels of the model with these session options (``runtimes.onnxruntime.kernels``); None where
         they are not known."""
         return self._kernels.get(_options(config))
 
-    def add_kernels(self, config: Mapping[str, str], told: dict[str, Any]) -> None:
+    def add_kernels(self, config: Mapping[str, str], told: dict[str, object]) -> None:
         """Note what computes the model with these session options."""
         self._new_kernels[_options(config)] = told
 
@@ -118,7 +118,7 @@ class KeptAnswers:
     def _write(self, file: Path, first: list[Array]) -> None:
         arrays: list[Array] = []
 
-        def described(array: Array) -> list[Any]:
+        def described(array: Array) -> list[object]:
             if array.dtype.hasobject:
                 raise OSError("an array of objects has no bytes to keep")
             arrays.append(array)
@@ -196,5 +196,5 @@ def _place(draw: Draw) -> Place:
     return tuple(draw.dims.items()), draw.regime, draw.seed, draw.flags
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from conformance.case.files.declaration import Case
 from conformance.case.files.export_keys import Dynamo, ExportTo, TorchScript
@@ -69,14 +69,14 @@ _IN_ORDER = "registers"
 """The key of functions that register operators: where two register the same operator, their order decides."""
 
 
-def said(case: Case, until: Matter) -> dict[str, Any]:
+def said(case: Case, until: Matter) -> dict[str, object]:
     """Return what the case says by key, as far as it matters to ``until`` or what comes before; not of its
     exporters."""
     includes = {key for key, matter in KEYS.items() if _reaches(matter, until) and key != "export"}
     return case.says.model_dump(mode="json", include=includes, fallback=str)
 
 
-def said_of(case: Case, exporter: Exporter) -> dict[str, Any]:
+def said_of(case: Case, exporter: Exporter) -> dict[str, object]:
     """Return what the case says of the models of one exporter, whatever their opset."""
     return case.says.export.exporters[exporter].model_dump(mode="json", exclude={"opsets"}, fallback=str)
 
@@ -153,7 +153,7 @@ def _own_code(target: ExportTo) -> Iterator[str]:
         yield from target.translations.values()
 
 
-def _in_arguments(value: Any) -> Iterator[str]:
+def _in_arguments(value: object) -> Iterator[str]:
     """The classes and files of objects that are made (``case.files.made``)."""
     if isinstance(value, Mapping):
         yield from (str(value[key]) for key in ("new", "file", "of") if is_made(value) and key in value)

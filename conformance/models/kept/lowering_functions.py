@@ -18,7 +18,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from conformance.models.kept.contents import content, of_text, short
 from conformance.process.disk.value_store import KeptValues
@@ -78,7 +77,7 @@ def _look_at(node: ast.AST, found: Said) -> None:
             _read_value(getattr(node, name, None), found)
 
 
-def _read_value(value: Any, found: Said) -> None:
+def _read_value(value: object, found: Said) -> None:
     if isinstance(value, ast.AST):
         _look_at(value, found)
     elif isinstance(value, list):

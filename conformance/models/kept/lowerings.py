@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache, partial
 from types import ModuleType
-from typing import Any
 
 from conformance.models.kept.contents import content, of_text, remembered
 from conformance.models.kept.lowering_functions import LOADED, WHOLE, parts_of, read
@@ -34,10 +33,10 @@ def noting(case: Hashable, exporter: str) -> Iterator[None]:
     """Inside the block note the lowerings that exports of a case by an exporter look up, and so call."""
     called = _called.setdefault((case, exporter), set())
 
-    def of_group(original: Callable[..., Any], group: Any, *arguments: Any) -> Any:
+    def of_group(original: Callable[..., object], group: object, *arguments: object) -> object:
         return _noted(original(group, *arguments), called)
 
-    def of_dispatch(original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    def of_dispatch(original: Callable[..., object], *arguments: object, **keywords: object) -> object:
         found = original(*arguments, **keywords)
         _noted(found[0] if isinstance(found, tuple) else found, called)
         return found
@@ -55,13 +54,13 @@ def _module(name: str, wanted: bool) -> ModuleType | None:
 
 
 @contextlib.contextmanager
-def _wrapped(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+def _wrapped(owner: object, name: str, function: Callable[..., object]) -> Iterator[None]:
     original = None if owner is None else vars(owner).get(name)
     if original is None:
         yield
         return
 
-    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+    def wrapper(*arguments: object, **keywords: object) -> object:
         return function(original, *arguments, **keywords)
 
     setattr(owner, name, wrapper)
@@ -71,7 +70,7 @@ def _wrapped(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[No
         setattr(owner, name, original)
 
 
-def _noted(function: Any, called: Called) -> Any:
+def _noted(function: object, called: Called) -> object:
     inner = function
     for _ in range(16):
         deeper = (

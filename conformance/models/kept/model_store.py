@@ -107,13 +107,13 @@ class Store:
 META = "meta.json"
 
 
-def _sealed(key: str, sha: str, meta: Mapping[str, Any]) -> str:
+def _sealed(key: str, sha: str, meta: Mapping[str, object]) -> str:
     """The text of ``meta.json``, with a hash of what it says: of which key and which model, too."""
     said = json.loads(json.dumps({**meta, "key": key, "model": sha}))
     return json.dumps({"said": said, "sha256": _sha(_text(said))})
 
 
-def _text(said: Any) -> bytes:
+def _text(said: object) -> bytes:
     return json.dumps(said, sort_keys=True).encode()
 
 

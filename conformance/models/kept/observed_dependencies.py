@@ -72,7 +72,7 @@ class Observed:
         """
         return not self.fleeting and CHANGED not in {*self.files.values(), *self.folders.values()}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return plain values, without what is empty."""
         known = {name: value for name, value in vars(self).items() if value}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}

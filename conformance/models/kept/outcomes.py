@@ -71,7 +71,7 @@ class Outcomes:
         """Return what an earlier run kept under a key of ``key_of_outcome``; None for nothing."""
         return self._keeping.get(self._folder, key)
 
-    def keep(self, key: str, value: Any) -> None:
+    def keep(self, key: str, value: object) -> None:
         """Keep a value that JSON can hold for later runs."""
         self._keeping.put(self._folder, key, value)
 

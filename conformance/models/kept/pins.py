@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import tomllib
 
@@ -86,10 +85,10 @@ def _versions(text: bytes | None) -> dict[str, str]:
     return versions
 
 
-def _tables(text: bytes | None) -> dict[str, Any]:
+def _tables(text: bytes | None) -> dict[str, object]:
     """The tables that ``_TABLES`` names, by dotted name; the whole text of a file that cannot be read."""
     try:
-        document: Any = tomllib.loads((text or b"").decode("utf-8"))
+        document: object = tomllib.loads((text or b"").decode("utf-8"))
     except ValueError:
         return {"what cannot be read": text}
     tables = {}

@@ -21,7 +21,7 @@ VARIANTS = 4
 class Kept:
     """A value as it was kept, and what it depends on."""
 
-    value: Any
+    value: object
     observed: Observed
 
 
@@ -43,7 +43,7 @@ class Results:
                 return Kept(value, known)
         return None
 
-    def put(self, key: str, value: Any, observed: Observed) -> None:
+    def put(self, key: str, value: object, observed: Observed) -> None:
         """Keep a value, but none that depends on what is another at each run, or was changed meanwhile."""
         if not observed.lasts:
             return
@@ -51,7 +51,7 @@ class Results:
         others = [entry for entry in self._variants(key) if entry[0] != told]
         self._values.put(key, [[told, value], *others][:VARIANTS])
 
-    def _variants(self, key: str) -> list[tuple[Any, Any]]:
+    def _variants(self, key: str) -> list[tuple[object, object]]:
         known = self._values.get(key)
         if not isinstance(known, list):
             return []
@@ -69,7 +69,7 @@ class Keeping:
     note: Callable[[Observed], None]
     """Takes what a result depends on that was taken from an earlier run."""
 
-    def kept(self, folder: Path | None, key: str, make: Callable[[], Mapping[str, Any]]) -> Any:
+    def kept(self, folder: Path | None, key: str, make: Callable[[], Mapping[str, object]]) -> Any:
         """Return what lies under the key, or what ``make`` gives, which then lies there if it may be kept."""
         results = Results(folder, self.home)
         known = self.get(folder, key)
@@ -81,7 +81,7 @@ class Keeping:
             results.put(key, made, observed)
         return made
 
-    def get(self, folder: Path | None, key: str) -> Any:
+    def get(self, folder: Path | None, key: str) -> object:
         """Return what lies under the key and holds; None where nothing does."""
         known = Results(folder, self.home).get(key)
         if known is None:
@@ -89,7 +89,7 @@ class Keeping:
         self.note(known.observed)
         return known.value
 
-    def put(self, folder: Path | None, key: str, value: Any) -> None:
+    def put(self, folder: Path | None, key: str, value: object) -> None:
         """Keep a value, if what it depends on is observed and lasts."""
         observed = self.observe()
         if observed is not None:
@@ -136,7 +136,7 @@ def depends_of(cell: Cell, observed: Observed, suite: str | None) -> Any:
     return {**observed.as_dict(), "says": says(cell), "conditions": conditions_hash(suite)}
 
 
-def note_last(folder: Path | None, cell: Cell, depends: Mapping[str, Any] | None) -> None:
+def note_last(folder: Path | None, cell: Cell, depends: Mapping[str, object] | None) -> None:
     """Keep what the last run of a cell depended on, for whoever selects cells by that; None where it is not known."""
     KeptValues(folder).put(_last_key(cell), {} if depends is None else depends)
 

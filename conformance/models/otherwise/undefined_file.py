@@ -195,7 +195,7 @@ class OpenSession(ReferenceSession):
         return Opens(model)
 
     def _opening(self, node: OpRun, compute: Compute) -> Compute:
-        def run(*inputs: Array, **more: Any) -> Outputs:
+        def run(*inputs: Array, **more: object) -> Outputs:
             outputs = compute(*inputs, **more)
             if self.noted is None or not all(isinstance(value, np.ndarray | None) for value in inputs):
                 return outputs

@@ -50,7 +50,7 @@ def gather(
     dims: Dims,
     traced: Sizes,
     maker: Maker,
-    resolve: Callable[[str], Callable[..., Any]],
+    resolve: Callable[[str], Callable[..., object]],
     purpose: str = "calibration",
 ) -> Feeds:
     """The calibration inputs of a case; ``dims`` are the model's, ``traced`` the sizes it is exported at, ``purpose``

@@ -164,7 +164,7 @@ def _of_npz(file: Path) -> dict[str, Value]:
         ) from None
 
 
-def _read(array: Any) -> Value:
+def _read(array: object) -> Value:
     """Return an array as recorded tensors are held: texts as objects, whatever the longest is."""
     held: Array = np.asarray(array)
     return held.astype(object) if held.dtype.kind == "U" else held
@@ -197,7 +197,7 @@ def _runs(told: Any) -> list[dict[str, Any]]:
     return [told]
 
 
-def _arrays(run: Mapping[str, Any]) -> dict[str, Value]:
+def _arrays(run: Mapping[str, object]) -> dict[str, Value]:
     return {str(name): _packed(value) for name, value in run.items() if name not in (_CLASS, _LEGACY)}
 
 

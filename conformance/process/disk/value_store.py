@@ -35,7 +35,7 @@ class KeptValues:
         """Return whether something is kept under the key, intact or not."""
         return self._folder is not None and (self._folder / key).is_file()
 
-    def put(self, key: str, value: Any) -> None:
+    def put(self, key: str, value: object) -> None:
         """Keep a value. What is none of JSON, or cannot be written, is not kept."""
         if self._folder is None:
             return

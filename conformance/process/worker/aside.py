@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from conformance.process.errors import or_else, works
 from conformance.process.worker.children import signalled_with_parent
@@ -65,7 +65,7 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
     return result
 
 
-def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
+def _answer(question: Callable[[], object], reading: int, writing: int) -> None:
     """Answer in the child; this never returns."""
     try:
         faulthandler.disable()
@@ -77,7 +77,7 @@ def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)
         try:
-            answer: tuple[str, Any] = ("gave", question())
+            answer: tuple[str, object] = ("gave", question())
         except BaseException as error:  # whatever the question raises: the parent raises it again
             answer = ("raised", error)
         data = or_else(None, lambda: pickle.dumps(answer))

@@ -22,6 +22,7 @@ from typing import Any
 _HEAD = struct.Struct("=II")  # length and CRC-32 of the text that follows
 _SLOTS = (8, 4096)  # where two notes stand in the memory, whose byte 0 says which of them is the latest
 _ROOM = _SLOTS[1] - _SLOTS[0] - _HEAD.size
+_Memory = ctypes.Array[ctypes.c_char] | mmap.mmap
 _TRIES = 100  # to read a note while the writer takes no new one; it writes some 100,000 in a second at most
 # default=str: a note must never be what fails, so a NumPy integer or a path reads as its text
 encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=str).encode
@@ -32,14 +33,14 @@ class Progress:
 
     SIZE = 2 * _SLOTS[1]
 
-    def __init__(self, memory: Any = None, owner: int | None = None) -> None:
+    def __init__(self, memory: _Memory | None = None, owner: int | None = None) -> None:
         """``memory``: zeroed, of ``SIZE`` bytes; none where there is no other process. Other processes than the
         ``owner`` end when they make a note."""
         self.view = memoryview(bytearray(self.SIZE) if memory is None else memory).cast("B")
         """The bytes of both slots, behind the number of the latest."""
         self._owner = owner
 
-    def note(self, **what: Any) -> None:
+    def note(self, **what: object) -> None:
         """Replace the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
         text = encode(what)
         if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON
@@ -99,7 +100,7 @@ class SharedProgress(Progress):
         fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         super().__init__(mmap.mmap(self._fd, self.SIZE))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _inherited, (reduction.DupFd(self._fd),)  # works while a process starts
 
 

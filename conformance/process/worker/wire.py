@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from _socket import socket
 from collections.abc import Callable
-from typing import Any
 
 KEY = 16
 """Bytes of the key that a worker and its parent share, and no other worker."""
@@ -17,13 +17,13 @@ class Mismatch(Exception):
     """Raised for another message than the expected one; says how it differs."""
 
 
-def send(connection: Any, key: bytes, number: int, data: bytes) -> None:
+def send(connection: socket, key: bytes, number: int, data: bytes) -> None:
     """Send ``data`` for the call of that number over a connected socket."""
     connection.sendall(_HEAD.pack(key, number, len(data), zlib.crc32(data)))
     connection.sendall(data)
 
 
-def receive(connection: Any, key: bytes, number: int, left: Callable[[], float] | None = None) -> bytearray:
+def receive(connection: socket, key: bytes, number: int, left: Callable[[], float] | None = None) -> bytearray:
     """The data of the message for the call of that number.
 
     ``left`` says how many seconds are left; without it there is no limit. Raises EOFError where the other end closed
@@ -42,7 +42,7 @@ def receive(connection: Any, key: bytes, number: int, left: Callable[[], float] 
     return data
 
 
-def _read(connection: Any, size: int, left: Callable[[], float] | None) -> bytearray:
+def _read(connection: socket, size: int, left: Callable[[], float] | None) -> bytearray:
     data = bytearray(size)
     view = memoryview(data)
     while view:

@@ -127,7 +127,7 @@ def write(file: Path, header: str, entries: Sequence[BaselineEntry]) -> None:
         raise
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(text: str, where: str) -> object:
     if text.startswith(_MARKERS):
         raise UserError(
             f"{where}: conflict marker of git ({text[:7]}); keep one line of each cell and delete the markers"

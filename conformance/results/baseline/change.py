@@ -84,8 +84,8 @@ class Change:
     id: str
     kind: str
     regression: bool = False
-    before: Any = None
-    after: Any = None
+    before: object = None
+    after: object = None
     text: str = ""
     source: Place = field(default_factory=Place)
     accepted: bool = False
@@ -93,7 +93,7 @@ class Change:
     """What made it, as far as the records say: changes of one kind with one cause are shown together. Empty where
     the change is the cell's own, as another error is."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

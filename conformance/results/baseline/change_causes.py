@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from conformance.results.baseline.change import Run
 from conformance.results.baseline.timing import timing
@@ -138,19 +138,19 @@ def _unfinished(header: Header) -> Iterator[str]:
         yield f"the later run is without a part of {name}: what that did not reach counts as vanished"
 
 
-def _name(processor: Any) -> str:
+def _name(processor: object) -> str:
     if isinstance(processor, Mapping):
         return str(processor.get("name") or processor)
     return "none" if processor is None else str(processor)
 
 
-def _instructions(processor: Any) -> set[str]:
+def _instructions(processor: object) -> set[str]:
     return set(map(str, processor.get("instructions") or ())) if isinstance(processor, Mapping) else set()
 
 
-def _mixed(processor: Any) -> bool:
+def _mixed(processor: object) -> bool:
     return isinstance(processor, Mapping) and bool(processor.get("mixed"))
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return "unknown" if value is None else str(value)

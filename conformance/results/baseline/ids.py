@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, get_args
+from typing import get_args
 
 from conformance.process.errors import UserError
 from conformance.results.records.words import Exporter
@@ -14,7 +14,7 @@ _ID = re.compile(
 )
 
 
-def fields_of(name: str) -> dict[str, Any]:
+def fields_of(name: str) -> dict[str, object]:
     """check, case, exporter, opset, runtime and precision, as in the record of the cell ``name``.
 
     Empty where ``name`` is not the id of a cell.

@@ -144,7 +144,7 @@ def dump(line: Mapping[str, object]) -> str:
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
-def check(line: Any) -> Line:
+def check(line: object) -> Line:
     """``line`` itself. Raises UserError with what is wrong where it is not the line of a cell."""
     if not isinstance(line, dict):
         raise UserError("is no JSON object")
@@ -196,14 +196,14 @@ def _latency(record: Record) -> Latency | None:
     return None if measured is None else measured.as_dict()
 
 
-def _rounded(value: Any, digits: int) -> float | str | None:
+def _rounded(value: object, digits: int) -> float | str | None:
     exact = number(value)
     if exact is None:
         return None
     return float(f"{exact:.{digits - 1}e}") if math.isfinite(exact) else str(exact)
 
 
-def _decibels(value: Any) -> float | str | None:
+def _decibels(value: object) -> float | str | None:
     exact = number(value)
     if exact is None:
         return None

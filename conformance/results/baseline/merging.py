@@ -252,7 +252,7 @@ def _both(values: Iterable[str | None]) -> str | None:
     return " and ".join(sorted({value for value in values if value is not None})) or None
 
 
-def one_processor(of_parts: Sequence[Any]) -> Any:
+def one_processor(of_parts: Sequence[object]) -> object:
     """The processor, if all parts have the same; else all, ``mixed``, so that no latencies are compared."""
     known = [cpu for index, cpu in enumerate(of_parts) if cpu is not None and cpu not in of_parts[:index]]
     if len(known) < 2:

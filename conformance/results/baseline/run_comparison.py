@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from conformance.results.baseline.change import KINDS, Change, Limits, Run, Selected, by_id, number
 from conformance.results.baseline.change_causes import (
@@ -333,7 +332,7 @@ def _pointless(old: Record, entry: Accepted, new: Record) -> Change:
 # ---- values --------------------------------------------------------------------------------------------
 
 
-def _change(kind: str, old: Record, new: Record, before: Any, after: Any, text: str) -> Change:
+def _change(kind: str, old: Record, new: Record, before: object, after: object, text: str) -> Change:
     cause = _cause(old, new, text) if KINDS[kind].family in ("status", "graph") else ""
     return Change(new.id, kind, KINDS[kind].regression, before, after, text, {**new.source}, cause=cause)
 

@@ -84,7 +84,7 @@ def brief(record: Record) -> Brief:
     )
 
 
-_NOTHING: list[Any] = []
+_NOTHING: list[object] = []
 _NO_SECONDS: dict[str, float] = {}
 
 

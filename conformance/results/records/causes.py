@@ -29,7 +29,7 @@ _KEPT = (*_COUNTED, *(item.name for group in (Identity, Host) for item in own_fi
 """The fields that the run of all examples filled, and that of one example would not."""
 
 
-def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> str:
+def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, object]) -> str:
     """Return what cells of which one shows the smallest function have in common: the case, the exporter, and where
     and how the operator parts, as the record's ``operator`` has it."""
     return " ".join(str(part) for part in (case, exporter, *map(operator.get, ("operator", "line", "module", "how"))))
@@ -53,7 +53,7 @@ def by_likeness(records: Iterable[Record]) -> list[list[Record]]:
     return sorted(alike.values(), key=len, reverse=True)
 
 
-def _likeness(record: Record) -> tuple[Any, ...]:
+def _likeness(record: Record) -> tuple[object, ...]:
     key = (record.case, record.exporter, record.stage, record.precision.partition("-")[0])
     if record.stage != "compare":
         return (*key, record.error, record.runtime, record.signal, said(record.reason or "", record.error or ""))

@@ -31,7 +31,7 @@ def environment(flags: list[str]) -> dict[str, Any]:
     }
 
 
-def gpu() -> dict[str, Any] | None:
+def gpu() -> dict[str, object] | None:
     """The GPU that TensorRT would run on; None where there is none, or no TensorRT, without which asking would only
     take time."""
     from conformance.runtimes.tensorrt.driver import find_driver

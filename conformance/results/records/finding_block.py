@@ -261,7 +261,7 @@ def _times(ratio: Any) -> str:
     return f"{value:,.0f} x tolerance" if value >= 100 else f"{value:.2g} x tolerance"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

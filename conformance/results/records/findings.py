@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from conformance.results.records.library_messages import OF_INPUTS, ON_DATA, operator_in, said, without_numbers
 from conformance.results.records.record import Record
@@ -50,11 +50,11 @@ class Finding:
         its line stands there."""
         return hashlib.sha256("\x1f".join(self.key).encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
-    def named(self, field: str) -> list[Any]:
+    def named(self, field: str) -> list[object]:
         """The values of a field of the cells, each once, sorted."""
         return sorted({getattr(cell, field) for cell in self.cells} - {None})
 
-    def as_dict(self, since: str | None = None) -> dict[str, Any]:
+    def as_dict(self, since: str | None = None) -> dict[str, object]:
         """Plain data; ``since`` is the earliest run of those that are known since which it is red."""
         names = ("case", "exporter", "opset", "runtime", "precision", "check")
         return {
@@ -67,7 +67,7 @@ def findings(records: Iterable[Record]) -> list[Finding]:
     """The findings of a run, those with most cells first. Cells of a case and an exporter that fail alike are one
     finding until somebody is asked about them."""
     by_key: dict[Key, Finding] = {}
-    unexplained: dict[Any, list[tuple[Key, Record]]] = {}
+    unexplained: dict[object, list[tuple[Key, Record]]] = {}
     for record in records:
         if record.status in RED:
             key = key_of(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # pytest's plugin imports this in every session
     from conformance.results.records.record import Record
@@ -193,7 +193,7 @@ def _expression(told: Parting) -> str:
     return f"{at}{written}: " if not at else f"{at}{written} "
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """A number as it is shown, with the digits that tell float32 values apart."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from typing_extensions import Self
 
 from conformance.results.records import record_types
-from conformance.results.records.validation import Scalar, as_json, check_of
+from conformance.results.records.validation import Trusted, as_json, check_of
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -58,7 +58,7 @@ class Witness:
     model: str | None = None
     """``exported`` where the witness ran the model before its conversion; None for the model that failed."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -244,7 +244,7 @@ class Diagnosis(Verdict):
     cause: record_types.Cause | None = None
     """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
     option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
-    loss: dict[str, Scalar] | None = None
+    loss: dict[str, Trusted] | None = None
     """of a failed comparison: SQNR in dB by stage (export, conversion, optimizer, runtime), or the error it stops
     with"""
     beyond: list[record_types.Beyond] = field(default_factory=list)
@@ -288,14 +288,14 @@ class Measured(Diagnosis):
     """the name of the file that runs, where a module or another file says what is right"""
     meaning: str | None = None
     """the name of the file that says what is right, in place of a module"""
-    arithmetic: dict[str, Any] | None = None
+    arithmetic: dict[str, object] | None = None
     """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran; of an
     engine the `command` of NVIDIA's trtexec that builds it again"""
     fidelity: record_types.Fidelity | None = None
     """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
     conversion: dict[str, Any] | None = None
     """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
-    engine: dict[str, Any] | None = None
+    engine: dict[str, object] | None = None
     """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
     compiled: record_types.Compiled | None = None
     """of `parse` and `build`, in which nothing is run: `by` which TensorRT, whether the model was `parsed`,
@@ -366,12 +366,12 @@ class Record(Host):
         if rest > 0:
             self.seconds[name] = self.seconds.get(name, 0.0) + round(rest, 6)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""
         return {name: as_json(getattr(self, name)) for name in FIELDS} | (self.unknown or {})
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, object]) -> Self:
         """The inverse of ``as_dict``. A field that is missing or null, as in an earlier version, has its default."""
         known = {name: values[name] for name in FIELDS if values.get(name) is not None}
         record = cls(**(_LACKED | known))
@@ -395,6 +395,6 @@ def empty_fields() -> dict[str, Any]:
     return {name: make() for name, make in made if callable(make)}
 
 
-def own_fields(group: type) -> list[dataclasses.Field[Any]]:
+def own_fields(group: type) -> list[dataclasses.Field[object]]:
     """Return the fields of one group, without those of the groups before it."""
     return [item for item in dataclasses.fields(group) if item.name in group.__annotations__]

@@ -7,11 +7,11 @@ and in runs of earlier versions.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from typing_extensions import Required, TypedDict
 
-from conformance.results.records.validation import Measure, Misfit, Scalar
+from conformance.results.records.validation import Measure, Misfit, Scalar, Trusted
 
 Text = str | None
 Texts = list[str]
@@ -20,8 +20,8 @@ Number = float | None
 
 Place = TypedDict("Place", {"file": Text, "line": Count, "own": bool}, total=False)
 Declared = TypedDict("Declared", {
-    "outcome": Required[str], "dims": dict[str, Any], "place": Scalar, "stage": Scalar, "error": Scalar, "at": Scalar,
-    "because": Scalar, "line": Scalar,
+    "outcome": Required[str], "dims": dict[str, object], "place": Trusted, "stage": Trusted, "error": Trusted,
+    "at": Scalar, "because": Scalar, "line": Scalar,
 }, total=False)  # fmt: skip
 Answered = TypedDict("Answered", {
     "runtime": Required[str], "answer": Required[str], "config": dict[str, str] | None, "error": Text, "reason": Text,
@@ -55,19 +55,19 @@ Smallest = TypedDict("Smallest", {
 LeftOut = TypedDict("LeftOut", {"examples": int, "seconds": float})
 Explained = TypedDict("Explained", {"by": Required[str], "text": Text, "error": Text}, total=False)
 Warned = TypedDict("Warned", {"name": Required[str], "agree": Texts, "error": Text, "text": Text}, total=False)
-LookedUp = TypedDict("LookedUp", {"in": Any, "got": Scalar, "wanted": Scalar}, total=False)
+LookedUp = TypedDict("LookedUp", {"in": object, "got": Scalar, "wanted": Scalar}, total=False)
 Worst = TypedDict("Worst", {
     "ratio": Required[Measure], "looked_up": LookedUp | None, "index": list[Scalar] | None,
-    "rounding": Measure | None, "dims": dict[str, Any] | None, "output": Scalar, "got": Scalar, "wanted": Scalar,
+    "rounding": Measure | None, "dims": dict[str, object] | None, "output": Scalar, "got": Scalar, "wanted": Scalar,
     "error": Scalar, "differ": tuple[int, int] | None,
 }, total=False)  # fmt: skip
 Drawn = TypedDict("Drawn", {
-    "dims": Required[dict[str, Scalar]], "regime": Required[str], "seed": Required[Scalar], "index": Scalar,
+    "dims": Required[dict[str, Trusted]], "regime": Required[str], "seed": Required[Trusted], "index": Trusted,
     "flags": Text,
 }, total=False)  # fmt: skip
 Graph = TypedDict("Graph", {"opset": Count, "nodes": dict[str, int] | None, "sha": Text}, total=False)
 Cause = TypedDict("Cause", {
-    "name": Required[str], "lacks": Required[Texts], "shown_by": Required[dict[str, Scalar]],
+    "name": Required[str], "lacks": Required[Texts], "shown_by": Required[dict[str, Trusted]],
 }, total=False)  # fmt: skip
 Changed = TypedDict("Changed", {
     "what": Required[str], "kind": Required[str], "when": Required[str], "outcome": Required[str], "before": str,
@@ -83,7 +83,7 @@ Depends = TypedDict("Depends", {
     "parts": dict[str, dict[str, str]], "missing": Texts, "fleeting": Texts, "says": str, "conditions": str,
 }, total=False)  # fmt: skip
 Size = TypedDict("Size", {
-    "dims": Required[dict[str, Any]], "verified": Required[int], "ill_conditioned": Required[int],
+    "dims": Required[dict[str, object]], "verified": Required[int], "ill_conditioned": Required[int],
     "worst": Measure | None,
 }, total=False)  # fmt: skip
 Conditioning = TypedDict("Conditioning", {

@@ -37,7 +37,7 @@ class RunWriter:
     what lies there. The lock ends with the process, and leaves nothing behind.
     """
 
-    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, header: dict[str, object]) -> None:
         """Raise UserError where another run writes there, or nothing can be written."""
         self._folder = folder
         try:
@@ -71,7 +71,7 @@ class RunWriter:
         finally:
             self._replaced[record["id"]] = start, self._size + len(self._waiting) - start
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: dict[str, object]) -> None:
         """Raise OSError where the record cannot be written. The next call then tries it again, and what is in the
         file stays whole."""
         self._waiting += json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
@@ -145,7 +145,7 @@ class RunWriter:
         self._file = io.FileIO(self._folder / LINES, "r+")
 
 
-def with_records(header: Mapping[str, Any], records: Iterable[Any]) -> Iterator[str]:
+def with_records(header: Mapping[str, object], records: Iterable[object]) -> Iterator[str]:
     """The text of ``{**header, "records": [*records]}`` as indented JSON, record by record: all of it at once would
     be the most that a run has in memory."""
     start, _, end = json.dumps({**header, "records": []}, indent=1).rpartition("[]")
@@ -192,7 +192,7 @@ def _writer(folder: Path) -> str:
     return f"process {process['pid']}{where}, started {header.get('started')} ({process['command']}),"
 
 
-def _process() -> dict[str, Any]:
+def _process() -> dict[str, object]:
     """Return who writes a run, for whoever finds its folder in use."""
     program = Path(sys.argv[0] if sys.argv else "")
     name = program.parent.name if program.name == "__main__.py" else program.name
@@ -255,7 +255,7 @@ def read_lines(file: Path) -> tuple[Header, list[Record]]:
     return _header(header, f"{name}:1"), [_record(value, f"{name}:{number}:") for number, value in lines]
 
 
-def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
+def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, object]]:
     """The values of the lines with their numbers, without what was cut off behind the last line break."""
     for number, line in enumerate(lines, 1):
         last = number == len(lines)
@@ -279,7 +279,7 @@ def _header(value: Any, where: str) -> Header:
     return header
 
 
-def _record(value: Any, where: str) -> Record:
+def _record(value: object, where: str) -> Record:
     try:
         return validated(value)
     except UserError as error:
@@ -292,7 +292,7 @@ _NEEDED = ("id", "case", "exporter", "opset", "check", "status")
 """What the records of every version have."""
 
 
-def _no_baseline(value: Any) -> None:
+def _no_baseline(value: object) -> None:
     if value:
         raise Misfit("is a field of baselines, which no run has")
 
@@ -303,7 +303,7 @@ def _check() -> Check:
     return object_of(lambda name: checks.get(name, plain))
 
 
-def validated(value: Any) -> Record:
+def validated(value: object) -> Record:
     """Return the record of a run file. Raises UserError with what is wrong where it is none, or with what it lacks
     that the records of every version have."""
     if type(value) is not dict:

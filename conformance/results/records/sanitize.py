@@ -127,7 +127,7 @@ def _escaped(word: str) -> str:
     return "$'" + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in data) + "'"
 
 
-def cleaned(value: Any) -> Any:
+def cleaned(value: object) -> Any:
     """Plain data with every text in it ``visible``; numbers that JSON or JavaScript would change become text."""
     if isinstance(value, str):
         return visible(value)

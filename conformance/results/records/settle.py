@@ -45,7 +45,7 @@ class Expectation:
     host: Host | None = None
     """The hosts that the declaration is about; None for all."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 
     @classmethod

@@ -182,7 +182,7 @@ def element(record: Record, worst: Worst) -> str:
     return f"{place}: got {number(worst['got'])}, wanted {number(worst['wanted'])} ({ratio} times what is allowed)"
 
 
-def output_named(record: Record, number: Any) -> str:
+def output_named(record: Record, number: object) -> str:
     """Return what sentences call an output of a record: by the name that its case gives it, or else by its number."""
     names = record.outputs
     return f"output {names[number] if isinstance(number, int) and 0 <= number < len(names) else number}"

@@ -56,7 +56,7 @@ class Misfit(UserError):
         return f"{''.join(names).removeprefix('.')} {self.why}".lstrip()
 
 
-def wrong(value: Any, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
+def wrong(value: object, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
     """The misfit of a value that is not what is ``wanted``."""
     shown = "a list" if type(value) is list else "an object" if type(value) is dict else json.dumps(value)
     return Misfit(f"is {shown if len(shown) <= 60 else shown[:59] + '…'}, not {wanted}", path)
@@ -68,21 +68,21 @@ def wrong(value: Any, wanted: str, path: Sequence[str | int] = ()) -> Misfit:
 def of_type(wanted: str, *kinds: type) -> Check:
     """Allow values of exactly these types: to JSON ``true`` is no number."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if type(value) not in kinds:
             raise wrong(value, wanted)
 
     return check
 
 
-def _integer(value: Any) -> None:
+def _integer(value: object) -> None:
     if type(value) is not int:
         raise wrong(value, "a whole number")
     if not -_LARGEST < value < _LARGEST:
         raise wrong(value, "a number below 2^63")
 
 
-def _number(value: Any) -> None:
+def _number(value: object) -> None:
     if type(value) is int:
         _integer(value)
     elif type(value) is not float:
@@ -106,19 +106,21 @@ def plain(value: Any, depth: int = DEEPEST) -> None:
         _number(value)
 
 
-def _scalar(value: Any) -> None:
+def _scalar(value: object) -> None:
     if type(value) in (list, dict):
         raise wrong(value, "a single value")
     plain(value)
 
 
-Scalar = Annotated[Any, _scalar]
+Scalar = Annotated[object, _scalar]
 """Text, a number, true, false or null."""
+Trusted = Annotated[Any, _scalar]
+"""The same, where readers rely on what this package writes there."""
 Measure = float | Literal["nan", "inf", "-inf"]
 """A number, also NaN or an infinity, which files have as text."""
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Return the value as JSON has it: NaN, infinities and what it has no form of as text."""
     if value is None or isinstance(value, (str, int)):
         return value
@@ -136,7 +138,7 @@ def as_json(value: Any) -> Any:
 # ---- values made of others -----------------------------------------------------------------------------------
 
 
-def _inside(name: str | int, check: Check, item: Any) -> None:
+def _inside(name: str | int, check: Check, item: object) -> None:
     try:
         check(item)
     except Misfit as misfit:
@@ -144,7 +146,7 @@ def _inside(name: str | int, check: Check, item: Any) -> None:
 
 
 def _list(check: Check) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not list:
             raise wrong(value, "a list")
         for number, item in enumerate(value):
@@ -154,7 +156,7 @@ def _list(check: Check) -> Check:
 
 
 def _tuple(*checks: Check) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not list or len(value) != len(checks):
             raise wrong(value, f"a list of {len(checks)}")
         for number, (check, item) in enumerate(zip(checks, value, strict=True)):
@@ -166,7 +168,7 @@ def _tuple(*checks: Check) -> Check:
 def object_of(fields: Callable[[str], Check | None], needed: Sequence[str] = ()) -> Check:
     """``fields`` has the check of a field by its name; None for one that may not be there."""
 
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not dict:
             raise wrong(value, "an object")
         for name in needed:
@@ -184,7 +186,7 @@ def object_of(fields: Callable[[str], Check | None], needed: Sequence[str] = ())
 def _any_of(checks: Sequence[Check], null: bool) -> Check:
     """Of several misfits that of the deepest value is told, which all others of its kind fit."""
 
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if value is None and null:
             return None
         misfits = []
@@ -199,7 +201,7 @@ def _any_of(checks: Sequence[Check], null: bool) -> Check:
 
 
 def _all_of(checks: Sequence[Check]) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         for check in checks:
             check(value)
 
@@ -207,7 +209,7 @@ def _all_of(checks: Sequence[Check]) -> Check:
 
 
 def _within(numbers: range) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not int or value not in numbers:
             raise wrong(value, f"a whole number from {numbers.start} to {numbers.stop - 1}")
 
@@ -215,7 +217,7 @@ def _within(numbers: range) -> Check:
 
 
 def _one_of(values: Sequence[Any]) -> Check:
-    def checked(value: Any) -> None:
+    def checked(value: object) -> None:
         if type(value) is not str or value not in values:
             raise wrong(value, " or ".join(values))
 
@@ -224,8 +226,9 @@ def _one_of(values: Sequence[Any]) -> Check:
 
 # ---- types ---------------------------------------------------------------------------------------------------
 
-_SIMPLE: dict[Any, Check] = {
-    str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number, Any: plain,
+_SIMPLE: dict[object, Check] = {
+    str: of_type("a text", str), bool: of_type("true or false", bool), int: _integer, float: _number,
+    Any: plain, object: plain,
 }  # fmt: skip
 
 
@@ -235,7 +238,7 @@ def check_of(kind: Any) -> Check:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         narrower = [_within(more) if isinstance(more, range) else more for more in kind.__metadata__]
-        return narrower[0] if arguments[0] in (int, Any) else _all_of([check_of(arguments[0]), *narrower])
+        return narrower[0] if arguments[0] in (int, Any, object) else _all_of([check_of(arguments[0]), *narrower])
     if origin in (Required, NotRequired):
         return check_of(arguments[0])
     if origin in (Union, UnionType):
@@ -268,7 +271,7 @@ def _needed(kind: Any) -> list[str]:
         missing = dataclasses.MISSING
         return [field.name for field in dataclasses.fields(kind) if field.default is field.default_factory is missing]
     hints = get_type_hints(kind, include_extras=True)
-    origins: dict[str, Any] = {name: get_origin(hint) for name, hint in hints.items()}
+    origins: dict[str, object] = {name: get_origin(hint) for name, hint in hints.items()}
     if kind.__total__:
         return [name for name, origin in origins.items() if origin is not NotRequired]
     return [name for name, origin in origins.items() if origin is Required]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 from conformance.results.baseline.change import Change
@@ -117,7 +116,7 @@ def _property(value: object) -> str:
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(records: Sequence[Record], version: str) -> dict[str, Any]:
+def sarif(records: Sequence[Record], version: str) -> dict[str, object]:
     """Return a log with one result for each finding, at the line of Python that is wrong where one is known.
 
     ``version`` is that of the package that made the run.
@@ -133,7 +132,7 @@ def sarif(records: Sequence[Record], version: str) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _result(finding: Finding) -> dict[str, object]:
     first = finding.cells[0]
     text = visible(verdict(first))
     others = [cell.id for cell in finding.cells[1:]]
@@ -157,10 +156,10 @@ def _rule(key: Key) -> str:
     return "/".join(re.sub(r"[^\w.-]+", "-", part) for part in (key.component, key.kind))
 
 
-def _described(name: str, key: Key) -> dict[str, Any]:
+def _described(name: str, key: Key) -> dict[str, object]:
     return {"id": name, "shortDescription": {"text": one_line(f"{key.component}: {key.kind}", 250)}}
 
 
-def _location(file: str, line: int) -> dict[str, Any]:
+def _location(file: str, line: int) -> dict[str, object]:
     uri = quote(visible(file).replace("\\", "/"))
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": max(line, 1)}}}

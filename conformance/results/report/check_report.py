@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from xml.etree import ElementTree
 
 from conformance import __version__
@@ -25,7 +25,7 @@ class Dim(Protocol):
     @property
     def proven(self) -> bool: ...
 
-    def as_dict(self) -> dict[str, Any]: ...
+    def as_dict(self) -> dict[str, object]: ...
 
 
 class Checked(Protocol):

@@ -142,7 +142,7 @@ def _find_own(thread: Thread, marker: str) -> list[int]:
     )
 
 
-def _is_own(author: Mapping[str, Any], name: str | None) -> bool:
+def _is_own(author: Mapping[str, object], name: str | None) -> bool:
     if name is None:
         return author.get("type") == _BOT
     return name in (author.get("login"), author.get("username"))

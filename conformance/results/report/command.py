@@ -85,7 +85,7 @@ def names(places: Sequence[Path]) -> list[str]:
 def as_data(runs: Sequence[NamedRun], changes: Sequence[Change] = ()) -> dict[str, Any]:
     """The report as plain data: all of the last run, of earlier ones the counts, and each cell's status and ratio."""
     name, header, records = runs[-1]
-    history: dict[str, list[dict[str, Any]]] = {record.id: [] for record in records}
+    history: dict[str, list[dict[str, object]]] = {record.id: [] for record in records}
     for run, _, rows in runs:
         for row in rows:
             if row.id in history:
@@ -106,7 +106,7 @@ def as_data(runs: Sequence[NamedRun], changes: Sequence[Change] = ()) -> dict[st
     }  # fmt: skip
 
 
-def found(runs: Sequence[NamedRun]) -> list[dict[str, Any]]:
+def found(runs: Sequence[NamedRun]) -> list[dict[str, object]]:
     """The findings of the last run as data, each since the earliest of the runs that has it."""
     past = [(name, {record.id: record for record in records}) for name, _, records in runs[:-1]]
     return [finding.as_dict(since(finding, past)) for finding in findings(runs[-1][2])]

@@ -42,7 +42,7 @@ Key = tuple[str, matrix.Column]
 """case and column"""
 
 
-def grid(rows: Sequence[Record]) -> dict[str, Any]:
+def grid(rows: Sequence[Record]) -> dict[str, object]:
     """``{groups, cases, cells, missing}`` of plain values.
 
     ``groups`` are ``{exporter, part, precision, opsets}``. ``cells`` has a list over all columns for each case; each
@@ -56,7 +56,7 @@ def grid(rows: Sequence[Record]) -> dict[str, Any]:
     columns = [column for group in groups for column in group]
     cases = matrix.cases_of(row for _, row in shown)
 
-    def cell(key: Key) -> list[Any] | None:
+    def cell(key: Key) -> list[object] | None:
         return _cell(rows, own.get(key, []), beside.get(key, []))
 
     return {
@@ -70,7 +70,7 @@ def grid(rows: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _hover(group: list[matrix.Column]) -> dict[str, Any]:
+def _hover(group: list[matrix.Column]) -> dict[str, object]:
     exporter, part, precision, _ = group[0]
     opsets = [column[3] for column in group]
     return {"exporter": exporter, "part": part, "precision": precision, "opsets": opsets}
@@ -98,7 +98,7 @@ def _by_key(shown: Sequence[tuple[int, Record]]) -> tuple[dict[Key, list[int]], 
     return own, beside
 
 
-def _cell(rows: Sequence[Record], own: list[int], beside: list[int]) -> list[Any] | None:
+def _cell(rows: Sequence[Record], own: list[int], beside: list[int]) -> list[object] | None:
     if not own and not beside:
         return None
 
@@ -114,7 +114,7 @@ def _cell(rows: Sequence[Record], own: list[int], beside: list[int]) -> list[Any
     return [sign, decides, *(number for number in [*own, *beside] if number != decides)]
 
 
-def column(values: Sequence[Any]) -> dict[str, list[Any]]:
+def column(values: Sequence[object]) -> dict[str, list[object]]:
     """One column: ``{values}``, or ``{values, rows}`` where at most half of the values differ from one another, and
     ``values[rows[i]]`` is the value of row ``i``."""
     numbers: dict[str, int] = {}
@@ -134,7 +134,7 @@ def column(values: Sequence[Any]) -> dict[str, list[Any]]:
 _KEY = json.JSONEncoder(sort_keys=True).encode
 
 
-def script_text(data: Any) -> str:
+def script_text(data: object) -> str:
     """JSON that may stand in a ``<script>``: no character of it can end the element, a string or a line.
 
     All but ASCII is escaped, which covers U+2028 and U+2029; of ASCII ``<``, ``>`` and ``&``. Raises ValueError for
@@ -257,7 +257,7 @@ def _title(rows: Sequence[Record], regressions: int) -> str:
     return f"{cells}, none failed" if any(row.status != "skipped" for row in rows) else f"{cells}, nothing verified"
 
 
-def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Record]]]) -> dict[str, Any]:
+def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Record]]]) -> dict[str, object]:
     """A finding as a block, with links to its cells."""
     block = finding_block.describe(finding, since(finding, past))
     return {
@@ -288,7 +288,7 @@ def _list_environment(header: Header) -> Any:
             yield name, _plain(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     return "none" if value is None else str(value)
@@ -297,7 +297,7 @@ def _plain(value: Any) -> str:
 # ---- the data of the script ----------------------------------------------------------------------------
 
 
-def _data(rows: list[Record], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
+def _data(rows: list[Record], history: list[dict[str, object]], changes: list[dict[str, object]]) -> dict[str, Any]:
     told = {
         **{name: [getattr(row, name) for row in rows] for name in FIELDS if name not in _LEFT_OUT},
         "latency": [_latency(row.latency) for row in rows],
@@ -316,7 +316,7 @@ def _data(rows: list[Record], history: list[dict[str, Any]], changes: list[dict[
     }
 
 
-def _past(name: str, header: Header, records: Sequence[Record], rows: Sequence[Record]) -> dict[str, Any]:
+def _past(name: str, header: Header, records: Sequence[Record], rows: Sequence[Record]) -> dict[str, object]:
     """A run as history: for each of ``rows`` the status that the same cell had there (null: none) and its ratio."""
     by_id = {visible(row.id): row for row in records}
     there = [by_id.get(row.id) for row in rows]
@@ -329,7 +329,7 @@ def _past(name: str, header: Header, records: Sequence[Record], rows: Sequence[R
     }
 
 
-def _latency(latency: Any) -> Any:
+def _latency(latency: object) -> object:
     """The latency with no more samples than are drawn, and with each budget's kind; statistics are of all samples."""
     if not isinstance(latency, dict):
         return latency
@@ -349,7 +349,7 @@ def _latency(latency: Any) -> Any:
     return drawn
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> object:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
@@ -362,7 +362,7 @@ def _cleaned(record: Record) -> Record:
     return Record(**fields, unknown=cleaned(record.unknown))
 
 
-def _changes(changes: Sequence[Change], rows: Sequence[Record]) -> list[dict[str, Any]]:
+def _changes(changes: Sequence[Change], rows: Sequence[Record]) -> list[dict[str, object]]:
     """The changes as the page tells them, with the number of their row; null where the cell is gone."""
     numbers = {row.id: number for number, row in enumerate(rows)}
     return [
@@ -378,7 +378,7 @@ def _changes(changes: Sequence[Change], rows: Sequence[Record]) -> list[dict[str
     ]
 
 
-def _by_kind(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_kind(changes: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     """Kinds of change: what blocks a release first, then what was accepted, then the rest."""
 
     def rank(change: dict[str, Any]) -> tuple[int, str]:

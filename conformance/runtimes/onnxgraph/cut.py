@@ -91,7 +91,7 @@ class Nodes:
         """The values that are known before the first node, by name."""
         return {**self.constants, **inputs}
 
-    def alone(self, node: NodeProto, values: Mapping[str, Any], *, constant: bool = False) -> ModelProto:
+    def alone(self, node: NodeProto, values: Mapping[str, object], *, constant: bool = False) -> ModelProto:
         """The node as a model of its own, whose inputs have the dtypes and shapes of the values.
 
         Constants of the model stay constants; with ``constant`` so do all integers, which inference of shapes can

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
 
-def set_attribute(graph: GraphProto, node: NodeProto, name: str, value: Any) -> None:
+def set_attribute(graph: GraphProto, node: NodeProto, name: str, value: object) -> None:
     """Give a node an attribute, or one that it has another value."""
     from onnx import helper
 

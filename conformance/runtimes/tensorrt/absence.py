@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from types import ModuleType
 
 from conformance.process.errors import attempt
 from conformance.runtimes.tensorrt.driver import find_driver, load_driver
@@ -43,7 +43,7 @@ def _no_gpu() -> str | None:
     return None if count else "no GPU: the driver knows none"
 
 
-def _count_gpus(cuda: Any) -> int:
+def _count_gpus(cuda: ModuleType) -> int:
     cuda.init()
     return int(cuda.Device.count())
 

@@ -7,13 +7,17 @@ import hashlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from conformance.process.errors import Unavailable
 from conformance.runtimes.onnxgraph.reads import graphs, nodes
 from conformance.runtimes.tensorrt.build_options import MIB, Build, BuildOptions
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.refusals import Refusal, only_noise, read_refusals
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
 
 
 class UnsupportedModel(RuntimeError):
@@ -75,7 +79,7 @@ def make_log(trt: Any) -> Any:
 
 
 @functools.cache
-def check_cuda(trt: Any, log: Any) -> None:
+def check_cuda(trt: ModuleType, log: Any) -> None:
     """Raise Unavailable where TensorRT cannot use the GPU that the driver knows.
 
     A builder is asked before anything else is made: it tells by an error, as not all of TensorRT 8.6 does.
@@ -90,7 +94,7 @@ def check_cuda(trt: Any, log: Any) -> None:
         raise Unavailable(text) from error
 
 
-def strongly_typed(trt: Any) -> bool:
+def strongly_typed(trt: ModuleType) -> bool:
     """Return whether the dtypes of the model bind the builder.
 
     Before TensorRT 10 they were only a wish. A release either has the flag or, as 11, knows no other kind of network.
@@ -99,7 +103,7 @@ def strongly_typed(trt: Any) -> bool:
     return "STRONGLY_TYPED" in flags or "EXPLICIT_BATCH" not in flags
 
 
-def load_plugins(trt: Any, log: Any, build: Build) -> None:
+def load_plugins(trt: ModuleType, log: Any, build: Build) -> None:
     """Load TensorRT's own plugins, and the libraries that the case names. OSError for one that cannot be loaded."""
     trt.init_libnvinfer_plugins(log, "")
     for name in build.options.plugins:
@@ -107,7 +111,7 @@ def load_plugins(trt: Any, log: Any, build: Build) -> None:
 
 
 @functools.cache
-def _load_plugin(trt: Any, name: str) -> None:
+def _load_plugin(trt: ModuleType, name: str) -> None:
     """Load a plugin library once in a process: TensorRT complains of plugins that are registered already.
 
     A library registers its creators as it is loaded, or exports a function that lists them, which the registry calls.
@@ -125,7 +129,7 @@ def recipe() -> str:
 
 
 def make_engine(
-    trt: Any, log: Any, model: Path, build: Build, cache: Engines | None, host: Mapping[str, object]
+    trt: ModuleType, log: Any, model: Path, build: Build, cache: Engines | None, host: Mapping[str, object]
 ) -> tuple[bytes, float]:
     """The serialized engine and the seconds that building took.
 
@@ -155,7 +159,7 @@ def make_engine(
     return bytes(engine), time.perf_counter() - start
 
 
-def parse(trt: Any, log: Any, builder: Any, model: Path) -> Any:
+def parse(trt: ModuleType, log: Any, builder: Any, model: Path) -> Any:
     """Return the network that TensorRT's parser makes of a model. Raises UnsupportedModel."""
     flags = trt.NetworkDefinitionCreationFlag
     wanted = "STRONGLY_TYPED" if strongly_typed(trt) else "EXPLICIT_BATCH"
@@ -168,7 +172,7 @@ def parse(trt: Any, log: Any, builder: Any, model: Path) -> Any:
     return network
 
 
-def configure(trt: Any, config: Any, options: BuildOptions) -> None:
+def configure(trt: ModuleType, config: Any, options: BuildOptions) -> None:
     """Set the options of a case that every TensorRT has."""
     if options.workspace is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace * MIB)
@@ -180,7 +184,7 @@ def configure(trt: Any, config: Any, options: BuildOptions) -> None:
         config.clear_flag(trt.BuilderFlag.TF32)
 
 
-def _allow_precisions(trt: Any, config: Any, model: Path) -> None:
+def _allow_precisions(trt: ModuleType, config: Any, model: Path) -> None:
     """Let the builder use the precisions that the model has. Before TensorRT 10 it refuses a network with another
     precision than float32 otherwise, whether the cell's precision or the module itself brought it."""
     import onnx
@@ -189,7 +193,7 @@ def _allow_precisions(trt: Any, config: Any, model: Path) -> None:
         config.set_flag(getattr(trt.BuilderFlag, name))
 
 
-def precisions_of(graph: Any) -> list[str]:
+def precisions_of(graph: GraphProto) -> list[str]:
     """List the precisions of an ONNX graph and its bodies besides float32.
 
     ``FP16`` for float16, ``INT8`` for Q/DQ.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
+from types import ModuleType
 from typing import Any, SupportsInt
 
 import numpy as np
@@ -24,7 +25,7 @@ class MemoryError(Error):
     """The device has no memory of that size left, or the host none that can be page-locked."""
 
 
-def _call(name: str, *given: Any) -> Any:
+def _call(name: str, *given: object) -> Any:
     """Call a function of the driver, and return what it gives. Raises Error."""
     import cuda.bindings.driver as cuda
 
@@ -36,7 +37,7 @@ def _call(name: str, *given: Any) -> Any:
     return values[0] if values else None
 
 
-def _free_with(owner: Any, function: str, handle: Any) -> None:
+def _free_with(owner: object, function: str, handle: object) -> None:
     """Let the driver free ``handle`` once nobody holds ``owner``."""
     import cuda.bindings.driver as cuda
 
@@ -44,7 +45,7 @@ def _free_with(owner: Any, function: str, handle: Any) -> None:
     weakref.finalize(owner, _free, cuda, _call("cuCtxGetCurrent"), function, handle).atexit = False
 
 
-def _free(cuda: Any, context: Any, function: str, handle: Any) -> None:
+def _free(cuda: ModuleType, context: object, function: str, handle: object) -> None:
     """Free ``handle`` in its context, which need not be current then. A context that is lost has nothing to free."""
     if cuda.cuCtxPushCurrent(context)[0] == cuda.CUresult.CUDA_SUCCESS:
         getattr(cuda, function)(handle)
@@ -98,7 +99,7 @@ class Device:
 
 
 class Context:
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: object) -> None:
         self._context = context
 
     def push(self) -> None:

@@ -52,7 +52,7 @@ def _copy(array: Array, address: Any, on_host: bool, stream: Any) -> None:
     stream.synchronize()
 
 
-def _number(address: Any) -> int:
+def _number(address: object) -> int:
     """An address as a number, which the binding declares to be a capsule."""
     if isinstance(address, int):
         return address

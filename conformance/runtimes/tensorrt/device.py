@@ -123,14 +123,14 @@ def pinned(array: Array) -> Array:
     return copy
 
 
-def upload(buffer: Any, array: Array, stream: Any) -> None:
+def upload(buffer: object, array: Array, stream: object) -> None:
     """Copy an array to the device, in order with what else is on the stream."""
     cuda = load_driver()
     if array.nbytes:
         cuda.memcpy_htod_async(buffer, array, stream)
 
 
-def download(array: Array, buffer: Any, stream: Any) -> None:
+def download(array: Array, buffer: object, stream: object) -> None:
     """Copy a device buffer into ``array``, which is filled once the stream has been waited for."""
     cuda = load_driver()
     if array.nbytes:

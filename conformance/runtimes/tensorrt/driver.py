@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import Any
+from types import ModuleType
 
 PACKAGES = {
     "pycuda": ("pycuda", "pycuda.driver"),
@@ -19,7 +19,7 @@ def find_driver() -> str | None:
     return next((name for name, (package, _) in PACKAGES.items() if _is_installed(package)), None)
 
 
-def load_driver() -> Any:
+def load_driver() -> ModuleType:
     """Return what offers the CUDA driver by the names of ``pycuda.driver``. ImportError where nothing does."""
     name = find_driver()
     if name is None:

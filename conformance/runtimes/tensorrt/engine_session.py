@@ -271,7 +271,7 @@ class TensorRTSession:
 
             yield once
 
-    def layers(self, inputs: Mapping[str, Array], rounds: int = 10) -> list[dict[str, Any]]:
+    def layers(self, inputs: Mapping[str, Array], rounds: int = 10) -> list[dict[str, str | float]]:
         """Milliseconds by layer, slowest first: the mean of ``rounds`` runs in a context of their own."""
         trt = self._trt
 
@@ -292,8 +292,8 @@ class TensorRTSession:
                 self.run(inputs)
         finally:
             self._renew_context()  # without a profiler
-        layers = [{"name": name, "ms": sum(spent) / rounds} for name, spent in profiler.spent.items()]
-        return sorted(layers, key=lambda layer: -float(str(layer["ms"])))
+        layers = [(name, sum(spent) / rounds) for name, spent in profiler.spent.items()]
+        return [{"name": name, "ms": ms} for name, ms in sorted(layers, key=lambda layer: -layer[1])]
 
     def close(self) -> None:
         """Free all that the session has on the device, though a traceback may hold the session itself."""

@@ -113,7 +113,7 @@ def _refusal(error: Any, known: list[NodeProto], top: list[NodeProto]) -> Refusa
     )  # fmt: skip
 
 
-def _name_of(code: Any) -> str:
+def _name_of(code: object) -> str:
     """Return the name of an error code. It is read from its text: 8.6 gives a method without a use for ``name``."""
     found = _CODE.search(repr(code))
     return found["name"] if found is not None else str(code)

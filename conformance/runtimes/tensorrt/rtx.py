@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from conformance.process.disk.value_store import KeptValues
@@ -121,7 +122,7 @@ def _read(told: Mapping[str, Any]) -> RtxTrial:
     return RtxTrial(**{**told, "refusals": refusals})
 
 
-def _try(trt: Any, model: Path, job: Job, seconds: float) -> RtxTrial:
+def _try(trt: ModuleType, model: Path, job: Job, seconds: float) -> RtxTrial:
     log, version = make_log(trt), str(trt.__version__)
     log.forget()
     builder = trt.Builder(log)
@@ -138,7 +139,7 @@ def _try(trt: Any, model: Path, job: Job, seconds: float) -> RtxTrial:
     return RtxTrial(version)
 
 
-def _build(trt: Any, log: Any, builder: Any, network: Any, job: Job, seconds: float) -> None:
+def _build(trt: ModuleType, log: Any, builder: Any, network: Any, job: Job, seconds: float) -> None:
     build, target = job.build, job.target
     assert build is not None
     config = builder.create_builder_config()

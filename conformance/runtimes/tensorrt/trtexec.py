@@ -10,7 +10,8 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from conformance.process.errors import display_path
 from conformance.runtimes.onnxgraph.reads import dims_of
@@ -18,11 +19,14 @@ from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
 from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.rtx import Job
 
+if TYPE_CHECKING:
+    from onnx import GraphProto, ValueInfoProto
+
 _PLAIN = re.compile(r"[\w./-]+")
 """Names of inputs that trtexec takes as they are; it takes others between single quotes."""
 
 
-def trtexec(model: Path, build: Build, graph: Any, typed: Sequence[str]) -> str:
+def trtexec(model: Path, build: Build, graph: GraphProto, typed: Sequence[str]) -> str:
     """Return the command, for a shell, by which ``trtexec`` builds what ``make_engine`` does, and runs nothing.
 
     ``graph`` is the ONNX graph of the model, ``typed`` the options for its dtypes (``typing_options``).
@@ -36,7 +40,7 @@ def trtexec(model: Path, build: Build, graph: Any, typed: Sequence[str]) -> str:
     ])  # fmt: skip
 
 
-def tensorrt_rtx(model: Path, build: Build, graph: Any, target: str) -> str:
+def tensorrt_rtx(model: Path, build: Build, graph: GraphProto, target: str) -> str:
     """Return the command, for a shell, by which ``tensorrt_rtx`` builds an engine for a target such as ``sm80``. Its
     networks are always strongly typed. NVIDIA documents no options of this tool for workspace, effort and TF32."""
     number = target.removeprefix("sm")
@@ -51,11 +55,13 @@ def rtx_commands(model: Path, jobs: Sequence[Job]) -> list[str]:
     import onnx
 
     builds = [(job.build, job.target) for job in jobs if job.build is not None]
-    graph = onnx.load(model, load_external_data=False).graph if builds else None
+    if not builds:
+        return []
+    graph = onnx.load(model, load_external_data=False).graph
     return [tensorrt_rtx(model, build, graph, target) for build, target in builds]
 
 
-def typing_options(trt: Any, graph: Any) -> list[str]:
+def typing_options(trt: ModuleType, graph: GraphProto) -> list[str]:
     """Return the options that let ``trtexec`` of this TensorRT compute in the dtypes of the model.
 
     Before TensorRT 10 each precision is allowed by itself. TensorRT 11 takes its option and knows no other networks.
@@ -70,7 +76,7 @@ def _of_model(model: Path) -> Iterator[str]:
     yield "--saveEngine=model.engine"
 
 
-def _of_shapes(build: Build, graph: Any) -> Iterator[str]:
+def _of_shapes(build: Build, graph: GraphProto) -> Iterator[str]:
     """Yield the ranges of inputs that have sizes which the model leaves open: trtexec refuses those of others."""
     names = [value.name for value in graph.input if value.name in build.shapes and _is_dynamic(value)]
     for place, option in enumerate(("min", "opt", "max")):
@@ -79,7 +85,7 @@ def _of_shapes(build: Build, graph: Any) -> Iterator[str]:
             yield f"--{option}Shapes={shapes}"
 
 
-def _is_dynamic(value: Any) -> bool:
+def _is_dynamic(value: ValueInfoProto) -> bool:
     return any(not isinstance(size, int) for size in dims_of(value.type.tensor_type) or ())
 
 

@@ -32,7 +32,7 @@ def entries(failed: Mapping[str, Record], cells: Sequence[Cell]) -> Iterator[Sai
 
     An entry is about as few conditions as leave out every cell that did not fail so and would have to.
     """
-    kinds: dict[tuple[Any, ...], list[Cell]] = {}
+    kinds: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         record = failed.get(cell.id)
         if record is not None:
@@ -81,7 +81,7 @@ def _spanned(own: Sequence[Cell]) -> Said:
 def _divided(own: Sequence[Cell]) -> list[list[Cell]]:
     """The cells by the first thing in which they differ."""
     for name in ("exporter", "precision", "check", "runtime", "opset", "case"):
-        parts: dict[Any, list[Cell]] = {}
+        parts: dict[object, list[Cell]] = {}
         for cell in own:
             parts.setdefault(cell.case.name if name == "case" else getattr(cell, name), []).append(cell)
         if len(parts) > 1:

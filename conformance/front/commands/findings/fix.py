@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from conformance.case.files.case_file import read
 from conformance.case.files.declaration import Case
@@ -37,7 +36,7 @@ def fix(
             yield from (f"  {line}" for line in _try_fixes(finding, record, trials))
 
 
-def tell_trial(doing: Doing, place: str, cell: str, note: Mapping[str, Any], since: float) -> None:
+def tell_trial(doing: Doing, place: str, cell: str, note: Mapping[str, object], since: float) -> None:
     """Show which cell runs with a change, and for which finding."""
     doing(f"{place}, with a change: {cell}", note, since)
 

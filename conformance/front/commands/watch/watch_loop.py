@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.case.plan.cell import Cell
 from conformance.cells.runner import Runner, skipped
@@ -114,7 +113,7 @@ class WatchLoop:
         self._used = True
         start = time.monotonic()
 
-        def on_wait(note: dict[str, Any]) -> None:
+        def on_wait(note: dict[str, object]) -> None:
             self._screen.doing(cell.id, note, start)
             self._look(cell)
 

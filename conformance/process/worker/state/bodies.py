@@ -9,7 +9,6 @@ import functools
 import sys
 from collections.abc import Collection, Iterator
 from types import FunctionType
-from typing import Any
 
 from conformance.process.worker.state.spaces import equal
 
@@ -25,7 +24,7 @@ class Bodies:
 
     def __init__(self, packages: Collection[str]) -> None:
         self._packages = packages
-        self._changed: dict[tuple[int, str], tuple[FunctionType, Any]] = {}
+        self._changed: dict[tuple[int, str], tuple[FunctionType, object]] = {}
         if not _watching:
             sys.addaudithook(_hook)
         _watching.append(self)
@@ -54,7 +53,7 @@ class Bodies:
         return [*names]
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == "object.__setattr__" and arguments[1] in _ATTRIBUTES and type(arguments[0]) is FunctionType:
         by = str(sys._getframe(1).f_globals.get("__name__"))
         for bodies in _watching:
@@ -68,13 +67,13 @@ def _is_loading(module: str) -> bool:
 
 def _has_its_name(function: FunctionType) -> bool:
     """Return whether the function is what its module has under its name, and not one that was made just now."""
-    owner: Any = sys.modules.get(function.__module__)
+    owner: object = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         owner = getattr(owner, "__dict__", {}).get(name)
     return any(function is part for part in _functions_of(owner))
 
 
-def _functions_of(value: Any) -> Iterator[FunctionType]:
+def _functions_of(value: object) -> Iterator[FunctionType]:
     """Yield the functions that a value is made of: those inside a method, a property or a decorated function."""
     while value is not None:
         if isinstance(value, FunctionType):

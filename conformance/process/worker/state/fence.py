@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from conformance.process.errors import attempt, or_else
 from conformance.process.worker.state import (
@@ -37,8 +36,8 @@ class OwnModules:
     def __init__(self) -> None:
         self.folder: Path | None = None
         """That of the case; None where no Python of it was loaded."""
-        self._owners: list[Any] = []
-        self._then: list[Any] = []
+        self._owners: list[object] = []
+        self._then: list[dict[str, object]] = []
 
     def take(self) -> None:
         """Take what the modules hold now. To be called while they can be found in ``sys.modules``."""
@@ -50,7 +49,7 @@ class OwnModules:
             for module in [*sys.modules.values()]
             if isinstance(module, ModuleType) and (getattr(module, "__file__", None) or "").startswith(inside)
         ]
-        owners: list[Any] = [sys.modules["builtins"], *modules]
+        owners: list[object] = [sys.modules["builtins"], *modules]
         for module in modules:
             owners += [
                 value
@@ -67,7 +66,7 @@ class OwnModules:
                    or one[""] != other[""] for one, other in zip(now, self._then, strict=True))  # fmt: skip
 
 
-def _read_values(owner: Any) -> dict[str, Any]:
+def _read_values(owner: object) -> dict[str, object]:
     """Return the values by name, and under an empty name how much those contain that are containers."""
     values = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
     return {**values, "": [len(value) for value in values.values() if type(value) in _CONTAINERS]}
@@ -88,7 +87,7 @@ class Fence:
     def __init__(self) -> None:
         self._settings = [*process_settings.settings(), *hooks.settings(), *numeric_settings.settings()]
         self._readers = [setting.read for setting in self._settings]
-        self._values: list[Any] = [_UNREAD] * len(self._settings)
+        self._values: list[object] = [_UNREAD] * len(self._settings)
         registries.count_schemas()
         self._judging = judging.remember()
         self._functions = patched_functions.remember()
@@ -172,7 +171,7 @@ class Fence:
                     StateChange(what, "leftover", when or "loading", "left" if put_back else "kept", after=named)
                 )
 
-    def _read(self) -> list[Any] | None:
+    def _read(self) -> list[object] | None:
         """The values of all settings; None where one cannot be read, or cannot have been set yet."""
         return or_else(None, lambda: [read() for read in self._readers])
 
@@ -199,12 +198,12 @@ class Fence:
             changes.append(change)
 
 
-def _read(setting: Setting) -> Any:
+def _read(setting: Setting) -> object:
     value = attempt(setting.read)
     return type(value).__name__ if isinstance(value, Exception) else value
 
 
-def _put_back(setting: Setting, before: Any) -> bool:
+def _put_back(setting: Setting, before: object) -> bool:
     if setting.put_back is not None:
         attempt(partial(setting.put_back, before))
     return bool(_read(setting) == before)

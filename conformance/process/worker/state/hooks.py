@@ -35,13 +35,13 @@ def settings() -> Iterator[Setting]:
 # ---- lists -----------------------------------------------------------------------------------------------
 
 
-def _others(value: list[Any], other: list[Any]) -> str:
+def _others(value: list[object], other: list[object]) -> str:
     """Return the kinds of those that are not in the other list; of all where both have as many."""
     found = value if len(value) == len(other) else [entry for entry in value if entry not in other]
     return text(", ".join(getattr(entry, "__name__", type(entry).__name__) for entry in found), None)
 
 
-def _with_libraries(before: list[Any], now: list[Any]) -> list[Any]:
+def _with_libraries(before: list[object], now: list[object]) -> list[object]:
     """Return what was there with what installed packages have added, anywhere between."""
     kept = [entry for entry in now if entry in before or uses.is_of_a_library(entry)]
     return kept if [entry for entry in kept if entry in before] == before else before
@@ -56,11 +56,11 @@ def _put_back_path_hooks(before: list[Any]) -> None:
     sys.path_importer_cache.clear()  # it holds finders that the hooks made
 
 
-def _put_back_handlers(before: list[Any]) -> None:
+def _put_back_handlers(before: list[logging.Handler]) -> None:
     logging.root.handlers[:] = before
 
 
-def _with_python(before: list[Any], now: list[Any]) -> list[Any]:
+def _with_python(before: list[object], now: list[object]) -> list[object]:
     """``logging.warning`` gives the root logger a handler where that has none."""
     return now if not before and [type(entry) for entry in now] == [logging.StreamHandler] else before
 

@@ -28,13 +28,13 @@ _HEAP = 1 << 9
 class Watched(ABC):
     """Modules, classes and tables of functions of some packages, and what they held when they were looked at last."""
 
-    def __init__(self, packages: Collection[str], counts: Callable[[str, Any, Any, Any, Any], bool]) -> None:
+    def __init__(self, packages: Collection[str], counts: Callable[[str, object, Any, object, object], bool]) -> None:
         """``counts`` gets a name, its owner, a key, what stood there and what does now, and says whether a function
         was replaced."""
         self._counts = counts
         self._spaces = Spaces()
         self._bodies = Bodies(packages)
-        self._owners: list[Any] = []
+        self._owners: list[object] = []
         self.added = False
         """Whether anything was added, which is in the place of nothing and may be read by whoever knows of it."""
 
@@ -65,7 +65,7 @@ class Watched(ABC):
             self._spaces.take(index)
         return changed + self._bodies.changes(put_back=put_back)
 
-    def _add(self, name: str, owner: Any) -> None:
+    def _add(self, name: str, owner: object) -> None:
         count = len(self._spaces)
         self._spaces.add(name, owner if isinstance(owner, dict) else vars(owner))
         if len(self._spaces) > count:
@@ -77,7 +77,7 @@ class Judging(Watched):
 
     def __init__(self) -> None:
         super().__init__(PACKAGES, _counts)
-        self._modules: dict[str, Any] = {}
+        self._modules: dict[str, ModuleType] = {}
         self.extend()
         self._bodies.take()
 
@@ -92,7 +92,7 @@ class Judging(Watched):
                         self._add(place, owner)
 
 
-def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
+def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, object]]:
     """Yield a module, the classes that are defined in it, and its tables of functions."""
     yield name, module
     for key, value in [*vars(module).items()]:
@@ -103,7 +103,7 @@ def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{key}", value
 
 
-def _counts(name: str, owner: Any, key: Any, before: Any, now: Any) -> bool:
+def _counts(name: str, owner: object, key: Any, before: object, now: object) -> bool:
     """Return whether another value under a name is a function that was replaced, and not one that came late."""
     if before is MISSING:
         if isinstance(owner, type):
@@ -122,12 +122,12 @@ def _counts(name: str, owner: Any, key: Any, before: Any, now: Any) -> bool:
 _builtins = sys.modules["builtins"]
 
 
-def _is_message(owner: Any) -> bool:
+def _is_message(owner: object) -> bool:
     """Return whether a class is a message of protobuf, which gets a name of an enumeration where it is first read."""
     return type(owner).__module__.partition(".")[0] == "google"
 
 
-def came_late(name: str, key: str, value: Any) -> bool:
+def came_late(name: str, key: str, value: object) -> bool:
     """Return whether a name of a module or class is one that its package gives it when it is needed."""
     if key.startswith("__") or isinstance(value, ModuleType):
         return True
@@ -135,7 +135,7 @@ def came_late(name: str, key: str, value: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] == name.partition(".")[0]
 
 
-def _put_back(owner: Any, key: Any, before: Any) -> None:
+def _put_back(owner: object, key: Any, before: object) -> None:
     if isinstance(owner, dict):
         if before is MISSING:
             del owner[key]
@@ -147,14 +147,14 @@ def _put_back(owner: Any, key: Any, before: Any) -> None:
         setattr(owner, key, before)
 
 
-def is_function(value: Any) -> bool:
+def is_function(value: object) -> bool:
     """Return whether a value is what a function, a method or a class is kept as."""
     return (callable(value) or isinstance(value, (staticmethod, classmethod, property))) and not isinstance(
         value, ModuleType
     )
 
 
-def by_the_compiler(before: Any, now: Any) -> bool:
+def by_the_compiler(before: object, now: object) -> bool:
     """Return whether PyTorch's compiler put the function there.
 
     It puts its own there, to watch modules change, or the same one, which it is to stay out of. What
@@ -166,7 +166,7 @@ def by_the_compiler(before: Any, now: Any) -> bool:
     return file.parts[-3:-1] == ("torch", "_dynamo") and file.name != "eval_frame.py"
 
 
-def _by_torch(key: Any, now: Any) -> bool:
+def _by_torch(key: object, now: object) -> bool:
     """Return whether PyTorch put its own form of a function there, as ``torch.package`` does with one of Python's."""
     module, name = getattr(now, "__module__", None), getattr(now, "__name__", "")
     return isinstance(module, str) and module.startswith("torch.") and str(key) in name and hasattr(now, "__code__")

@@ -54,7 +54,7 @@ def _denormals() -> tuple[bool, bool]:
     return _TINY * 1e-20 != 0.0, _SMALLEST != 0.0
 
 
-def _put_back_arithmetic(_: Any) -> None:
+def _put_back_arithmetic(_: object) -> None:
     """The environment that a process starts with: to nearest, with denormals, without traps."""
     ctypes.CDLL(None).fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV
     if "torch" in sys.modules:

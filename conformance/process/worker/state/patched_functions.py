@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import Any
 
 from conformance.process.worker.state.judging import Watched, by_the_compiler, is_function
 from conformance.process.worker.state.spaces import MISSING
@@ -29,7 +28,7 @@ class Functions(Watched):
         for name in [name for name in self._pending if sys.modules.get(name) is not None]:
             self._pending.remove(name)
             module = sys.modules[name]
-            owners: dict[str, Any] = {} if name == _LAYERS else {name: module}
+            owners: dict[str, object] = {} if name == _LAYERS else {name: module}
             owners |= {f"{name}.{key}": getattr(module, key) for place, key in _CLASSES if place == name}
             if name == _LAYERS:
                 layers = [value for value in vars(module).values() if isinstance(value, type)]
@@ -44,7 +43,7 @@ def remember() -> Functions:
     return Functions()
 
 
-def _counts(place: str, owner: Any, name: str, before: Any, now: Any) -> bool:
+def _counts(place: str, owner: object, name: str, before: object, now: object) -> bool:
     """Return whether a function is another one now. What was added is nothing in the place of another, but for a
     class that inherits the name."""
     if f"{place}.{name}" in _FOLLOWS:

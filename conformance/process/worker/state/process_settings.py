@@ -11,19 +11,20 @@ import resource
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from conformance.process.worker.state.setting import Setting, attribute, kind_of, text
 
 # The C module beneath ``signal``, which makes an enumeration of each handler and takes ten times as long for it.
-_signal: Any = importlib.import_module("_signal")
+_signal = importlib.import_module("_signal")
 _HANDLED = tuple(
     getattr(signal, name)
     for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGCHLD", "SIGUSR1", "SIGUSR2")
 )
 _OF_LIBRARIES = (b"PROTOCOL_BUFFERS_", b"TORCHINDUCTOR_", b"TRITON_")
 """Environment variables that PyTorch and the libraries of ONNX set as parts of them are imported."""
+_Handler = Callable[..., object] | int | None
 _LIMITS = ("AS", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 
 
@@ -77,13 +78,13 @@ def _umask() -> int:
 # ---- the environment -------------------------------------------------------------------------------------
 
 
-def _environment() -> dict[Any, Any]:
+def _environment() -> dict[bytes, bytes]:
     # The dictionary inside: os.environ itself decodes each of its texts anew, which takes a hundred times as long.
-    inside: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]  # no part of its interface
+    inside: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]  # no part of its interface
     return inside.copy()
 
 
-def _put_back_environment(before: dict[Any, Any]) -> None:
+def _put_back_environment(before: dict[bytes, bytes]) -> None:
     for key in _environment().keys() - before.keys():
         del os.environ[os.fsdecode(key)]
     now = _environment()
@@ -92,12 +93,12 @@ def _put_back_environment(before: dict[Any, Any]) -> None:
             os.environ[os.fsdecode(key)] = os.fsdecode(value)
 
 
-def _other_names(value: dict[Any, Any], other: dict[Any, Any]) -> str:
+def _other_names(value: dict[bytes, bytes], other: dict[bytes, bytes]) -> str:
     """The names of the variables that differ. Their values may be secrets."""
     return text(", ".join(sorted(os.fsdecode(key) for key in value if value[key] != other.get(key))), None)
 
 
-def _with_own(before: dict[Any, Any], now: dict[Any, Any]) -> dict[Any, Any]:
+def _with_own(before: dict[bytes, bytes], now: dict[bytes, bytes]) -> dict[bytes, bytes]:
     return before | {key: value for key, value in now.items() if key.startswith(_OF_LIBRARIES)}
 
 
@@ -122,29 +123,29 @@ def _stop_timer(which: int) -> Callable[[bool], None]:
     return put_back
 
 
-def _handlers() -> tuple[Any, ...]:
+def _handlers() -> tuple[_Handler, ...]:
     return tuple(map(_signal.getsignal, _HANDLED))
 
 
-def _put_back_handlers(before: tuple[Any, ...]) -> None:
+def _put_back_handlers(before: tuple[_Handler, ...]) -> None:
     for number, handler in zip(_HANDLED, before, strict=True):
         if handler is not None and _signal.getsignal(number) != handler:
             signal.signal(number, handler)
 
 
-def _other_signals(value: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+def _other_signals(value: tuple[object, ...], other: tuple[object, ...]) -> str:
     return _names(number for number, one, two in zip(_HANDLED, value, other, strict=True) if one != two)
 
 
-def _blocked() -> set[Any]:
+def _blocked() -> set[int | signal.Signals]:
     return signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def _put_back_blocked(before: set[Any]) -> None:
+def _put_back_blocked(before: set[int | signal.Signals]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _names(numbers: Any) -> str:
+def _names(numbers: Iterable[int]) -> str:
     return ", ".join(sorted(getattr(number, "name", str(number)) for number in numbers)) or "none"
 
 
@@ -161,12 +162,12 @@ def _file(number: int) -> Callable[[], tuple[int, int] | None]:
     return read
 
 
-def _errors() -> list[Any]:
+def _errors() -> list[tuple[object, ...]]:
     """The filters that make errors of warnings. Other filters decide on nothing, and libraries add some on import."""
     return [entry for entry in warnings.filters if entry[0] == "error"]
 
 
-def _put_back_errors(before: list[Any]) -> None:
+def _put_back_errors(before: list[tuple[object, ...]]) -> None:
     others = [entry for entry in warnings.filters if entry[0] != "error"]
     module: Any = warnings  # whose filters are declared as what cannot be changed
     module.filters[:] = [*before, *others]

@@ -12,6 +12,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from conformance.process.worker.state.spaces import MISSING, Spaces
@@ -25,22 +26,22 @@ _TORCHLIB = "onnxscript.function_libs.torch_lib.registration"
 _IN_TORCH = "torch.onnx._internal.exporter._torchlib._torchlib_registry"
 _HOOKS = "torch.nn.modules.module"
 
-Tables = Iterable[tuple[str, Mapping[Any, Any]]]
+Tables = Iterable[tuple[str, Mapping[Any, object]]]
 
 
-def _tables_in(label: str, registry: Any, table_of: Callable[[Any], Mapping[Any, Any]]) -> Tables:
+def _tables_in(label: str, registry: Mapping[Any, object], table_of: Callable[[Any], Mapping[Any, object]]) -> Tables:
     """Yield a registry, and the table of each of its entries."""
     yield label, registry
     for name, entry in [*registry.items()]:
         yield f"{label}: {name}", table_of(entry)
 
 
-def _decompositions(decomp: Any) -> Tables:
+def _decompositions(decomp: ModuleType) -> Tables:
     for name, table in decomp.global_decomposition_table.items():
         yield f"decompositions, {name}", table
 
 
-def _operators(ops: Any) -> Tables:
+def _operators(ops: ModuleType) -> Tables:
     """The kernels in Python of operators that were used by now."""
     import torch
 
@@ -56,7 +57,7 @@ def _operators(ops: Any) -> Tables:
                             yield f"kernels: {overload}", overload.py_kernels
 
 
-def _library(library: Any) -> Tables:
+def _library(library: ModuleType) -> Tables:
     yield "torch.library", library.singleton._data
     for name, entry in [*library.singleton._data.items()]:
         for key, value in [*vars(entry).items()]:
@@ -64,7 +65,7 @@ def _library(library: Any) -> Tables:
                 yield f"torch.library: {name}, {key}", vars(value)
 
 
-def _hooks(module: Any) -> Tables:
+def _hooks(module: ModuleType) -> Tables:
     for name, value in [*vars(module).items()]:
         if name.startswith("_global") and isinstance(value, dict):
             yield f"torch.nn.Module, {name.removeprefix('_global_')}", value
@@ -76,7 +77,7 @@ _SET_BY_EXPORTS = frozenset(
 )  # fmt: skip
 
 
-_TABLES: Mapping[str, Callable[[Any], Tables]] = {
+_TABLES: Mapping[str, Callable[[ModuleType], Tables]] = {
     _SCRIPTED: lambda scripted: _tables_in(
         "symbolics", scripted.registry._registry, lambda one: one._functions._merged
     ),
@@ -93,7 +94,7 @@ _TABLES: Mapping[str, Callable[[Any], Tables]] = {
 """By the module that holds them, tables of entries that are compared by identity."""
 
 
-_COUNTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+_COUNTED: Mapping[str, tuple[str, Callable[[ModuleType], object]]] = {
     _IN_TORCH: ("torchlib in torch", lambda torchlib: len(torchlib._registry)),
     "torch.library": ("torch.library", lambda library: (len(library._impls), len(library._defs))),
     "onnx.defs": ("onnx.defs, domains", lambda defs: defs.C.schema_version_map()),
@@ -111,7 +112,7 @@ class Registries:
         self._spaces = Spaces()
         self._loaded: set[str] = set()
         self._modules: frozenset[str] = frozenset()
-        self._counts: dict[str, Any] = {}
+        self._counts: dict[str, object] = {}
         self._schemas = _schemas
         self.watch()
 
@@ -156,7 +157,7 @@ class Registries:
             changed[_SCHEMAS] = None
         return [*changed]
 
-    def _count_all(self) -> dict[str, Any]:
+    def _count_all(self) -> dict[str, object]:
         return {label: count(sys.modules[name]) for name, (label, count) in _COUNTED.items() if name in sys.modules}
 
 
@@ -169,7 +170,7 @@ def count_schemas() -> None:
 
     To be called before ``judging`` takes the functions of ONNX, of which two are replaced.
     """
-    defs: Any = importlib.import_module("onnx.defs")
+    defs = importlib.import_module("onnx.defs")
     for owner in (defs, defs.C):
         for name, step in _REGISTERING.items():
             original = getattr(owner, name, None)
@@ -177,9 +178,9 @@ def count_schemas() -> None:
                 setattr(owner, name, _counting(original, step))
 
 
-def _counting(original: Callable[..., Any], step: int) -> Callable[..., Any]:
+def _counting(original: Callable[..., object], step: int) -> Callable[..., object]:
     @functools.wraps(original)
-    def counting(*arguments: Any, **keywords: Any) -> Any:
+    def counting(*arguments: object, **keywords: object) -> object:
         global _schemas
         result = original(*arguments, **keywords)
         _schemas += step
@@ -194,7 +195,7 @@ def remember() -> Registries:
     return Registries()
 
 
-def _of_family(value: Any) -> bool:
+def _of_family(value: object) -> bool:
     """Return whether a function or a class is one of the family, or an object of such a class.
 
     Of a group of symbolics its functions count.

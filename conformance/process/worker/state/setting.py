@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 MOST = 120
@@ -33,12 +34,12 @@ class Setting:
     """Read only where this module has been imported: until then nobody can have set it."""
 
 
-def kind_of(value: Any, _: Any) -> str:
+def kind_of(value: object, _: object) -> str:
     """The class of a value; ``none`` of None."""
     return "none" if value is None else type(value).__name__
 
 
-def attribute(module: Any, name: str) -> Setting:
+def attribute(module: ModuleType, name: str) -> Setting:
     """The setting that is an attribute of a module."""
     read, put_back = partial(getattr, module, name, None), partial(setattr, module, name)
     return Setting(f"{module.__name__}.{name}", read, put_back, kind_of)
@@ -61,5 +62,5 @@ class StateChange:
     before: str = ""
     after: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, str]:
         return asdict(self)

@@ -22,15 +22,15 @@ class Spaces:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._known: set[int] = set()
-        self._spaces: list[dict[Any, Any]] = []
-        self._held: list[dict[Any, Any]] = []
-        self._values: list[list[Any]] = []
+        self._spaces: list[dict[Any, object]] = []
+        self._held: list[dict[Any, object]] = []
+        self._values: list[list[object]] = []
         """The values of ``_held``, since comparing lists takes half as long."""
 
     def __len__(self) -> int:
         return len(self._spaces)
 
-    def add(self, name: str, space: Mapping[Any, Any]) -> None:
+    def add(self, name: str, space: Mapping[Any, object]) -> None:
         """Take a dictionary, or that of a class, unless it is known."""
         inside = gc.get_referents(space)[0] if isinstance(space, MappingProxyType) else space
         if id(inside) in self._known or not isinstance(inside, dict):
@@ -48,7 +48,7 @@ class Spaces:
             return []
         return [index for index, values in enumerate(now) if not equal(values, self._values[index])]
 
-    def changes(self, index: int) -> Iterator[tuple[Any, Any, Any]]:
+    def changes(self, index: int) -> Iterator[tuple[Any, object, object]]:
         """Yield the names whose values differ from what was taken, with both; MISSING stands for none."""
         held, now = self._held[index], self._spaces[index]
         for name in [*held, *(name for name in [*now] if name not in held)]:
@@ -62,6 +62,6 @@ class Spaces:
         self._values[index] = [*self._spaces[index].values()]
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(one: object, other: object) -> bool:
     """Return whether two values are equal, as far as comparing them says."""
     return or_else(False, lambda: bool(one == other))

@@ -107,7 +107,7 @@ def _opened(path: Any, mode: str | None, flags: int | None) -> OSError | None:
     return None
 
 
-def _executed(code: Any) -> None:
+def _executed(code: object) -> None:
     if not isinstance(code, CodeType) or kind_of(code.co_filename) != USER:
         return
     names = NOTES.names.setdefault(code.co_filename, set())

@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -21,20 +21,17 @@ from conformance.process.worker.uses.whose import USER, absolute, file_of_module
 _import = builtins.__import__
 _import_module = importlib.import_module
 _find_spec = importlib.util.find_spec
-_seen: set[Any] = set()
+_seen: set[object] = set()
 
 
 def watch() -> None:
     """Note each import from now on."""
 
     def import_noted(
-        name: str,
-        globals: Any = None,
-        locals: Any = None,
-        fromlist: Any = (),
-        level: int = 0,
-    ) -> Any:
-        key: Any = None
+        name: str, globals: Mapping[str, object] | None = None, locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (), level: int = 0,
+    ) -> ModuleType:  # fmt: skip
+        key: tuple[str, str, Sequence[str] | None, int] | None = None
         try:
             by = None if globals is None else globals.get("__file__")
             key = (by, name, fromlist, level) if isinstance(by, str) else None
@@ -58,7 +55,7 @@ def watch() -> None:
             if by is not None:
                 imported(by, name.lstrip("."), {"__package__": package}, (), len(name) - len(name.lstrip(".")))
 
-    def find_spec_noted(name: str, package: str | None = None) -> Any:
+    def find_spec_noted(name: str, package: str | None = None) -> importlib.machinery.ModuleSpec | None:
         by, found = user_at(sys._getframe(1)), None
         try:
             found = _find_spec(name, package)
@@ -114,7 +111,7 @@ def _has(module: ModuleType | None, name: str) -> bool:
 def _places(name: str, file: str | None) -> tuple[str, ...]:
     """The folders in which a module of that name, found in a file, is looked for before, and that have none."""
     above, _, leaf = name.rpartition(".")
-    searched: Any = sys.path if not above else getattr(sys.modules.get(above), "__path__", ())
+    searched: Iterable[str] = sys.path if not above else getattr(sys.modules.get(above), "__path__", ())
     places = []
     with unnoted():
         for place in (absolute(place or ".") for place in searched if "__editable__" not in place):

@@ -10,13 +10,16 @@ import os
 import sys
 from collections.abc import Callable
 from threading import get_ident
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from conformance.process.worker.uses import first_states
 from conformance.process.worker.uses.callers import asking_user, calling_user, user_at
 from conformance.process.worker.uses.notes import NOTES, WITHIN, note_use, noting
 from conformance.process.worker.uses.whose import USER, absolute, kind_of
+
+Note = Callable[[FrameType, tuple[object, ...]], None]
+"""Gets the frame that calls a function, and the arguments."""
 
 
 class Noted:
@@ -26,7 +29,7 @@ class Noted:
     which sets such as ``os.supports_fd`` hold.
     """
 
-    def __init__(self, original: Any, note: Callable[[FrameType, tuple[Any, ...]], None], module: str) -> None:
+    def __init__(self, original: Callable[..., object], note: Note, module: str) -> None:
         """``module`` is that in whose namespace it is, by which it is pickled."""
         self.__wrapped__ = original
         self._note = note
@@ -35,7 +38,7 @@ class Noted:
                 setattr(self, name, getattr(original, name))
         self.__module__ = module
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> object:
         thread = get_ident()
         if thread not in WITHIN:
             WITHIN.add(thread)
@@ -62,7 +65,7 @@ class Noted:
         return repr(self.__wrapped__)
 
 
-def replace(module: Any, name: str, kind: str, what: str, *, through: frozenset[str] | None = None) -> None:
+def replace(module: ModuleType, name: str, kind: str, what: str, *, through: frozenset[str] | None = None) -> None:
     """Put a ``Noted`` in the place of a function of a module.
 
     ``through``: only the user's own calls count, and those through these modules; None for all of the library.
@@ -71,7 +74,7 @@ def replace(module: Any, name: str, kind: str, what: str, *, through: frozenset[
     if original is None or isinstance(original, Noted):
         return
 
-    def note(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    def note(frame: FrameType, arguments: tuple[object, ...]) -> None:
         caller: FrameType | None = frame
         if through is not None:
             while caller is not None and caller.f_globals.get("__name__") in through:
@@ -115,15 +118,15 @@ def _watch_variables() -> None:
     environ: Any = type(os.environ)
     getitem, iterate, setitem = environ.__getitem__, environ.__iter__, environ.__setitem__
 
-    def __getitem__(self: Any, key: Any) -> Any:
+    def __getitem__(self: object, key: object) -> object:
         _read_variable(key)
         return getitem(self, key)
 
-    def __iter__(self: Any) -> Any:
+    def __iter__(self: object) -> object:
         _read_variable("*")
         return iterate(self)
 
-    def __setitem__(self: Any, key: Any, value: Any) -> None:
+    def __setitem__(self: object, key: Any, value: object) -> None:
         with noting:
             if (
                 NOTES.case is not None
@@ -150,7 +153,7 @@ def watch_reader(module: Any, name: str) -> None:
     if original is None or isinstance(original, Noted):
         return
 
-    def note(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    def note(frame: FrameType, arguments: tuple[object, ...]) -> None:
         if arguments:
             user = user_at(frame)
             first_states.note_file(absolute(arguments[0]))
@@ -178,7 +181,7 @@ def _note_status(frame: FrameType, arguments: tuple[Any, ...]) -> None:
         note_use("looked", path, user)
 
 
-def _note_uname(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+def _note_uname(frame: FrameType, arguments: tuple[object, ...]) -> None:
     """Note the platform, and the host's name where the user's own code asks: that is another in each container."""
     user = asking_user(frame)
     if user is not None:

@@ -41,7 +41,7 @@ def file_of(name: str) -> str | None:
     return file_of_module(sys.modules.get(name))
 
 
-def file_of_module(module: Any) -> str | None:
+def file_of_module(module: object) -> str | None:
     """Return the source of a module, from what it says of itself; its properties, which may import, are not asked."""
     said = getattr(module, "__dict__", None)
     file = said.get("__file__") if isinstance(said, dict) else None
@@ -136,7 +136,7 @@ def has_module(place: str, name: str) -> bool:
     return any(os.path.lexists(f"{file}{ending}") for ending in ("", ".py", ".pyc", *EXTENSION_SUFFIXES))
 
 
-def is_of_a_library(value: Any) -> bool:
+def is_of_a_library(value: object) -> bool:
     """Return whether a function, a class or an object of a class is of Python or of a package that is installed."""
     name = str(value.__module__ if hasattr(value, "__qualname__") else type(value).__module__)
     if name.partition(".")[0] in sys.stdlib_module_names:
