@@ -54,7 +54,7 @@ class Shows:
 
     what: Literal[
         "outputs", "memory", "steps", "export", "ill-conditioned", "ties", "not exported", "after others", "harness",
-        "PyTorch", "case", "own code", "works", "declared", "draws", "no disk", "no memory",
+        "PyTorch", "case", "own code", "works", "declared", "draws", "no disk", "no memory", "setting",
     ]  # fmt: skip
     fault: str | None = None
     """The party at fault by what is ``declared``, of the cell or of ``draws``."""
@@ -80,13 +80,13 @@ class Explanation:
 _SHOWN: dict[str, str | None] = {
     "outputs": "case", "memory": "runtime", "steps": None, "export": "exporter", "ties": None, "after others": None,
     "harness": "harness", "PyTorch": "reference", "case": "case", "own code": "case", "works": "case",
-    "no disk": "harness", "no memory": None,
+    "no disk": "harness", "no memory": None, "setting": "case",
 }  # fmt: skip
 """The party at fault by what was seen. ``outputs``: PyTorch's are not those that the case declares. ``memory``: it is
 right where ONNX Runtime uses no memory twice. ``steps``: the steps of a quantized file explain as much. ``export``:
 most accuracy is lost there. ``ties``: which of equal values an index names, PyTorch itself leaves open. ``works``:
 what is declared to fail does not. ``own code``: a symbolic or the like of the case's own made it, or is missing.
-``harness``, ``PyTorch``, ``case``: the process ended there."""
+``harness``, ``PyTorch``, ``case``: the process ended there. ``setting``: a runtime trades accuracy as it is set."""
 
 _BY_NODES: dict[str, str | None] = {
     "rules": "exporter", "invalid": "exporter", "unsupported": "runtime", "kernel": "runtime", "kernels": "exporter",
@@ -212,7 +212,7 @@ def _by_sight(found: Explanation, finding: Shows, stage: str | None) -> Explanat
         return _with(found, None, "apart") if apart else _with(found, "case", None)
     if what == "steps":
         return _with(dataclasses.replace(found, details={**found.details, "optimizer": None}), None, "steps")
-    return _with(found, _SHOWN[what], "memory" if what == "memory" else found.conclusion)
+    return _with(found, _SHOWN[what], what if what in ("memory", "setting") else found.conclusion)
 
 
 def kernels(runtime: str) -> str:

@@ -23,7 +23,7 @@ from conformance.results.records.record_types import OperatorFields
 from conformance.results.records.sanitize import one_line, rule, visible
 from conformance.results.records.subject import is_file_alone, is_of_file, is_of_own_code, right_one
 from conformance.results.records.terms import explaining
-from conformance.results.records.testimony import conclusion, guilty_passes, proves_nothing_by_stopping, title
+from conformance.results.records.testimony import conclusion, guilty_passes, proves_nothing_by_stopping, title, trade
 from conformance.results.records.text import align_of, element, output_named, replay_of
 
 LABEL = 12
@@ -126,6 +126,8 @@ def markdown(block: Block) -> Iterator[str]:
 
 def _who(record: Record, key: Key, *, both: bool) -> str:
     runtime = title(record.runtime or "onnxruntime")  # which computes what a converted model means
+    if record.conclusion == "setting":
+        return f"a setting of {runtime} trades accuracy for speed"
     exporter = _EXPORTERS.get(record.exporter, record.exporter)
     if record.shipped and key.component == "exporter":
         return f"{record.shipped} is wrong"
@@ -175,6 +177,8 @@ def _what(record: Record, key: Key) -> str:
         return f"{node['operator']} is refused: {node.get('why')}"
     if record.error and record.remedy is not None and record.remedy.get("lacks"):
         return f"nothing says what the case's own operator {record.remedy.get('lacks')} becomes in ONNX"
+    if record.conclusion == "setting":
+        return trade(record)[0]
     said = _reason(record)
     return said.partition("\n")[0] if key.component in _OWN_SAYING else said
 
@@ -344,6 +348,8 @@ def _to_do(record: Record, key: Key) -> tuple[str, ...]:
     taken = record.compiled.get("taken") if record.compiled is not None else ()
     if taken:
         return (f"it takes {', '.join(taken)}, which was tried",)
+    if record.conclusion == "setting":
+        return trade(record)[1:]
     if key.component not in _OWN_SAYING or key.by == "code":
         return ()
     known = {f"{name} = {value}" for name, value in record.inputs.items()}

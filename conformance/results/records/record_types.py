@@ -67,7 +67,7 @@ Drawn = TypedDict("Drawn", {
 }, total=False)  # fmt: skip
 Graph = TypedDict("Graph", {"opset": Count, "nodes": dict[str, int] | None, "sha": Text}, total=False)
 Cause = TypedDict("Cause", {
-    "name": Required[str], "lacks": Required[Texts], "shown_by": Required[dict[str, Trusted]],
+    "name": Required[str], "lacks": Required[Texts], "shown_by": Required[dict[str, Trusted]], "costs": Measure,
 }, total=False)  # fmt: skip
 Changed = TypedDict("Changed", {
     "what": Required[str], "kind": Required[str], "when": Required[str], "outcome": Required[str], "before": str,

@@ -30,6 +30,7 @@ _CONCLUSIONS = {
     "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the model means",
     "memory": "with no memory used twice (enable_mem_reuse off) it is right, so it is {runtime} that is wrong",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
+    "setting": "so neither the model nor a kernel is wrong",
     "steps": "the file rounds to few bits by itself, and one value on the other side of a step makes as much, "
     "so it is open whether {runtime} is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
@@ -55,7 +56,7 @@ def asked(record: Record) -> Iterator[str]:
         if witness.get("config"):
             yield _with_options(witness)
             if witness["answer"] == "agrees":
-                yield from _advice(record.cause)
+                yield from trade(record)[1:] if record.conclusion == "setting" else _advice(record.cause)
 
 
 def conclusion(record: Record) -> Iterator[str]:
@@ -245,6 +246,20 @@ def _advice(cause: Cause | None) -> Iterator[str]:
     yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
     yield "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB"
     yield f"  deploy on processors with VNNI, and declare the failure for the others: {declared}"
+
+
+def trade(record: Record) -> tuple[str, ...]:
+    """Say with which setting the outputs are right, what the other value costs, and what to do."""
+    cause = record.cause
+    if cause is None or cause["name"] != "setting":
+        return ("a setting trades accuracy for speed",)
+    options = ", ".join(f"{key}={value}" for key, value in cause["shown_by"].items())
+    return (
+        f"with {options} the outputs are right",
+        f"as it is set, {_sqnr(cause.get('costs', 0.0)).strip()} SQNR are left of what it gives then",
+        "set that in the deployment too (onnxruntime: config: in a case, --session KEY=VALUE in a check),",
+        "or keep what it trades, and declare a tolerance that says why",
+    )
 
 
 def _loss(record: Record, one: str | None) -> Iterator[str]:
