@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.process.errors import display_path
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import dims_of
 from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
 from conformance.runtimes.tensorrt.build_options import Build
@@ -48,10 +49,8 @@ def tensorrt_rtx(model: Path, build: Build, graph: Any, target: str) -> str:
 
 def rtx_commands(model: Path, jobs: Sequence[Job]) -> list[str]:
     """Return the commands that do the jobs which build an engine, for a record's ``compiled``."""
-    import onnx
-
     builds = [(job.build, job.target) for job in jobs if job.build is not None]
-    graph = onnx.load(model, load_external_data=False).graph if builds else None
+    graph = read_graph(model).graph if builds else None
     return [tensorrt_rtx(model, build, graph, target) for build, target in builds]
 
 
