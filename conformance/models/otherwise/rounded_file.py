@@ -48,10 +48,12 @@ of a division and two sums."""
 class RoundedSession(ReferenceSession):
     """Runs a model in float64, which may be told by what its results are off."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, weights: Mapping[str, Array] | None = None) -> None:
         """``model`` is one of ``float64_model.in_float64``; it is changed."""
         self._units: ArrayUnits | None = None
-        super().__init__(model)
+        wide = {name: value.astype(float) if value.dtype.kind == "f" or value.dtype.name == "bfloat16" else value
+                for name, value in (weights or {}).items()}  # fmt: skip
+        super().__init__(model, wide)
 
     def run(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
         """Return the outputs; with ``rounding`` every weight and every result of a node is off by it."""
