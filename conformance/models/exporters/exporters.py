@@ -101,9 +101,7 @@ def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Arra
     return MappedModel(place, model, is_file=False)
 
 
-def _named_as_in_case(
-    reference: Reference, file: str, model: ModelProto, inputs: Mapping[str, Array]
-) -> ModelProto:
+def _named_as_in_case(reference: Reference, file: str, model: ModelProto, inputs: Mapping[str, Array]) -> ModelProto:
     """Return the model of another file with the inputs and outputs of the case's own file or module."""
     if reference.case.says.onnx is not None:
         first = str(reference.case.says.onnx)

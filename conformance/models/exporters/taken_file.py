@@ -103,7 +103,5 @@ def declared(model: ModelProto, weights: Iterable[str]) -> bytes | None:
         return None
     copy = copy_of(model)
     refill(copy.graph.initializer, [tensor for tensor in copy.graph.initializer if tensor.name not in left_out])
-    copy.graph.input.extend(
-        helper.make_value_info(name, kind) for name, kind in types.items() if name not in given
-    )
+    copy.graph.input.extend(helper.make_value_info(name, kind) for name, kind in types.items() if name not in given)
     return bytes(copy.SerializeToString())

@@ -229,9 +229,7 @@ def _left_out(data: memoryview, found: list[tuple[int, int] | None]) -> Iterator
             yield data[begin:end]
 
 
-def _graph_left_out(
-    data: memoryview, at: int, found: list[tuple[int, int] | None]
-) -> Iterator[bytes | memoryview]:
+def _graph_left_out(data: memoryview, at: int, found: list[tuple[int, int] | None]) -> Iterator[bytes | memoryview]:
     """The same for a graph, which stands ``at`` a place of the file."""
     done = 0
     for field_number, value, begin, end in placed_fields(data):
@@ -284,7 +282,11 @@ def _place_beside(file: Path, tensor: TensorProto) -> _Place | None:
     """
     from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor
 
-    if {descriptor.name for descriptor, _ in tensor.ListFields()} - _NAMES_OF_SAID - {"external_data", "data_location"}:
+    if (
+        {descriptor.name for descriptor, _ in tensor.ListFields()}
+        - _NAMES_OF_SAID
+        - {"external_data", "data_location"}
+    ):
         return None
     info = ExternalDataInfo(tensor)
     place = file.parent / info.location
