@@ -80,7 +80,7 @@ class TakenFile:
         """Yield what the file of the weights has."""
         for name in self._taken.weights:
             values = self._taken.weights.bytes_of(name)
-            yield memoryview(values)
+            yield values.data
             yield bytes(-values.size % _PAGE)
 
 

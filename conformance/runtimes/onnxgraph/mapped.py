@@ -47,7 +47,10 @@ _GRAPH, _INITIALIZER, _RAW, _LOCATION = 7, 5, 9, 14
 they lie in another file."""
 _SAID = frozenset((1, 2, 8, 12, 16))
 """What else a tensor may say of itself: dims, type, name, a text, and metadata."""
-_NAMES_OF_SAID = frozenset(("dims", "data_type", "name", "doc_string", "metadata_props"))
+_NAMES_OF_SAID = frozenset(
+    ("dims", "data_type", "name", "doc_string", "metadata_props", "external_data", "data_location")
+)
+"""What a tensor may say whose values lie in a file beside the model."""
 _WHOLE_BYTES = frozenset((*range(1, 8), *range(9, 14), *range(16, 21), 24))
 """The types, by their number in ``onnx.TensorProto``, of which each element takes one byte or several."""
 _OF_SIZES = frozenset((6, 7))
@@ -282,11 +285,7 @@ def _place_beside(file: Path, tensor: TensorProto) -> _Place | None:
     """
     from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor
 
-    if (
-        {descriptor.name for descriptor, _ in tensor.ListFields()}
-        - _NAMES_OF_SAID
-        - {"external_data", "data_location"}
-    ):
+    if {descriptor.name for descriptor, _ in tensor.ListFields()} - _NAMES_OF_SAID:
         return None
     info = ExternalDataInfo(tensor)
     place = file.parent / info.location
@@ -314,7 +313,7 @@ def _values_at(place: _Place) -> Array:
         if place.offset % _ALIGNED == 0:
             return np.asarray(np.memmap(stream, np.uint8, "r", place.offset, (place.size,)))
         values = np.empty(place.size, np.uint8)
-        rest = memoryview(values)
+        rest = values.data
         stream.seek(place.offset)
         while rest:
             read = stream.readinto(rest)
