@@ -93,12 +93,14 @@ def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Arra
     stay in a file of which nothing else is made."""
     file = target.file or str(reference.case.says.onnx)
     place = reference.case.folder / file
-    if target.file is None and not (target.simplify or target.functions):
-        return float64_model.load_mapped(place)
-    model = float64_model.load(place)
-    if target.file is not None:
-        model = _named_as_in_case(reference, target.file, model, inputs)
-    return MappedModel(place, model, is_file=False)
+    as_it_is = not (target.simplify or target.functions)
+    found = float64_model.load_mapped(place) if as_it_is else MappedModel(place, float64_model.load(place))
+    if target.file is None:
+        return found
+    named = found.altered(lambda model: _named_as_in_case(reference, file, model, inputs))
+    if named is None:  # a weight has another name
+        return MappedModel(place, _named_as_in_case(reference, file, float64_model.load(place), inputs))
+    return named
 
 
 def _named_as_in_case(reference: Reference, file: str, model: ModelProto, inputs: Mapping[str, Array]) -> ModelProto:

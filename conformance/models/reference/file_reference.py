@@ -137,6 +137,7 @@ class FileReference(Reference):
         """Return what ONNX's evaluator computes where ONNX Runtime says what is right: that it gives other values
         shows nothing then, and that it gives the same shows that these are right. None where it computes nothing."""
         outputs = attempt(lambda: None if self._misread else self._evaluated.run(inputs))
+        self._check_unchanged(outputs)
         return None if isinstance(outputs, Exception) else outputs
 
     def value_free(self) -> Collection[int]:

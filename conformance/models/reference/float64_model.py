@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -35,14 +34,8 @@ def load_mapped(file: Path) -> MappedModel:
     import onnx
 
     with reading(file):
-        found = mapped(file)
-        before = found.model.SerializeToString() if found.weights else b""
-        model = carry(found.model)
-        if not found.weights or model.SerializeToString() == before:
-            return found
-        if found.weights.keys() <= {tensor.name for tensor in model.graph.initializer}:
-            return dataclasses.replace(found, is_file=False)
-        return MappedModel(file, carry(onnx.load(file)), is_file=False)  # an output that is a weight has another name
+        # where an output is a weight, the weight gets another name
+        return mapped(file).altered(carry) or MappedModel(file, carry(onnx.load(file)))
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ import math
 import mmap
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,6 +128,16 @@ class MappedModel:
     is_file: bool = True
     """Whether the model is what the file has, and nothing of it lies elsewhere."""
 
+    def altered(self, alter: Callable[[ModelProto], ModelProto]) -> MappedModel | None:
+        """Return what is made of the model, which may be changed; None where its weights have other names then."""
+        before = self.model.SerializeToString() if self.weights else b""
+        model = alter(self.model)
+        if not self.weights:
+            return replace(self, model=model)
+        if not self.weights.keys() <= {tensor.name for tensor in model.graph.initializer}:
+            return None
+        return replace(self, model=model, is_file=self.is_file and model.SerializeToString() == before)
+
 
 def mapped(file: Path) -> MappedModel:
     """Return the model of a file with its external data. Raises what ``onnx.load`` raises."""
@@ -154,25 +164,28 @@ def _mapped(file: Path) -> MappedModel:
     import onnx
     from onnx.external_data_helper import load_external_data_for_model
 
-    places: dict[int, _Place] = {}
+    folder, places = os.path.dirname(file), dict[int, _Place]()  # noqa: PTH120
     if file.stat().st_size > SMALL:
         model, places = _without_raw(file)
     else:
         model = onnx.load(file, load_external_data=False)
     tensors = model.graph.initializer
-    names = Counter(tensor.name for tensor in tensors)
+    external = [index for index, tensor in enumerate(tensors) if tensor.data_location and index not in places]
+    names = Counter(tensor.name for tensor in tensors) if external else Counter()
     beside: dict[int, tuple[TensorProto, _Place]] = {}
-    for index, tensor in enumerate(tensors):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL and index not in places and names[tensor.name] == 1:
-            place = _place_beside(file, tensor)
-            if place is not None:
-                beside[index] = copy_of(tensor), place
+    for index in external:
+        place = _place_beside(folder, tensors[index]) if names[tensors[index].name] == 1 else None
+        if place is not None:
+            beside[index] = copy_of(tensors[index]), place
+    if not places and not beside:
+        load_external_data_for_model(model, folder)
+        return MappedModel(file, model)
     said = {index: copy_of(tensors[index]) for index in places} | {index: one for index, (one, _) in beside.items()}
     for index in said:
         tensors[index].data_location = onnx.TensorProto.DEFAULT
         del tensors[index].external_data[:]
-    before = model.SerializeToString()
-    load_external_data_for_model(model, str(file.parent))  # the rest: small ones, and those of branches and bodies
+    before = model.SerializeToString() if places else b""
+    load_external_data_for_model(model, folder)  # the rest: small ones, and those of branches and bodies
     alone = not beside and model.SerializeToString() == before
     for index, tensor in said.items():
         tensors[index].CopyFrom(tensor)
@@ -278,8 +291,8 @@ def _fits(tensor: TensorProto, size: int) -> bool:
 # ---- weights beside the file ---------------------------------------------------------------------------------
 
 
-def _place_beside(file: Path, tensor: TensorProto) -> _Place | None:
-    """Return where the external data of a tensor lies; None for a small one, and for one that says anything else.
+def _place_beside(folder: str, tensor: TensorProto) -> _Place | None:
+    """Return where the external data of a tensor lies, by the folder of the model; None for a small one, and for one that says anything else.
 
     Raises what onnx raises for a file that it does not read: one that is not there, or not in the folder.
     """
@@ -288,7 +301,7 @@ def _place_beside(file: Path, tensor: TensorProto) -> _Place | None:
     if {descriptor.name for descriptor, _ in tensor.ListFields()} - _NAMES_OF_SAID:
         return None
     info = ExternalDataInfo(tensor)
-    place = file.parent / info.location
+    place = Path(folder, info.location)
     status, offset = place.stat(), int(info.offset or 0)
     size = status.st_size - offset if info.length is None else int(info.length)
     if size < LARGE or offset + size > status.st_size or not _fits(tensor, size):
@@ -298,7 +311,7 @@ def _place_beside(file: Path, tensor: TensorProto) -> _Place | None:
     for entry in [entry for entry in first.external_data if entry.key == "length"]:
         first.external_data.remove(entry)
     first.external_data.add(key="length", value="1")
-    load_external_data_for_tensor(first, str(file.parent))
+    load_external_data_for_tensor(first, folder)
     return _Place(place, _state(status), offset, size)
 
 
