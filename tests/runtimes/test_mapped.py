@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from conformance.process.errors import attempt
 from conformance.runtimes.onnxgraph import mapped as module
-from conformance.runtimes.onnxgraph.mapped import Changed, MappedModel, mapped, read_graph
+from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, mapped, read_graph
 from conformance.runtimes.onnxreference import ReferenceSession
 from tests.kit.models import model_of
 
@@ -279,9 +279,9 @@ def test_no_weight_is_taken_of_a_file_that_has_changed(tmp_path, change, beside)
     file = write(tmp_path, net(), beside=beside)
     found = mapped(file)
     change(tmp_path / ("net.data" if beside else "net.onnx"))
-    with pytest.raises(Changed, match="has changed since the model was read"):
+    with pytest.raises(FileChanged, match="has changed since the model was read"):
         found.weights["w"]
-    with pytest.raises(Changed):
+    with pytest.raises(FileChanged):
         found.weights.check()
 
 

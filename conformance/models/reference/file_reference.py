@@ -34,7 +34,7 @@ from conformance.process.disk.onnx_models import serialized
 from conformance.process.errors import Stopped, Undecided, attempt
 from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts
-from conformance.runtimes.onnxgraph.mapped import Changed, MappedModel, read_graph
+from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
 from conformance.runtimes.onnxgraph.random_nodes import random_nodes
 from conformance.runtimes.onnxgraph.reads import all_nodes
 from conformance.runtimes.onnxgraph.value_free import value_free
@@ -116,7 +116,7 @@ class FileReference(Reference):
 
     def _check_unchanged(self, outputs: object) -> None:
         """Raise Stopped where the file has changed since it was read, so that nothing was computed of its weights."""
-        if isinstance(outputs, Changed):
+        if isinstance(outputs, FileChanged):
             with reading(self._file):
                 raise outputs
 

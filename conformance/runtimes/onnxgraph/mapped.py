@@ -5,7 +5,7 @@ graph; whoever computes takes each array from the place in the file at which it 
 times: as bytes, as a message, as the bytes of each tensor, and as arrays.
 
 A file that changes after it was opened would give weights of another model. Reading them looks whether it is as it
-was, and raises ``Changed`` where it is not. Weights that lie in the memory of this process by a map of the file alone
+was, and raises ``FileChanged`` where it is not. Weights that lie in the memory of this process by a map of the file alone
 cannot be held that way: where somebody cuts the file off, the kernel ends the process that reads beyond its end
 (SIGBUS), which is reported as a process that died. Files that the suite keeps are never changed in their place: they
 are written under another name, renamed and removed, which leaves the bytes of a map as they are.
@@ -57,12 +57,12 @@ _OF_SIZES = frozenset((6, 7))
 """The types of tensors that may be sizes or places, which shape inference computes with: int32 and int64."""
 
 
-class Changed(OSError):
+class FileChanged(OSError):
     """Raised where a file is not as it was when the model was read of it."""
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Span:
     """Where the values of a weight lie."""
 
     file: Path
@@ -76,7 +76,7 @@ class MappedWeights(Mapping[str, Array]):
     """The large weights of a model by name, in the order of its initializers; each is read when it is first asked
     for, and cannot be written to."""
 
-    def __init__(self, places: Mapping[str, _Place], tensors: Mapping[str, TensorProto]) -> None:
+    def __init__(self, places: Mapping[str, _Span], tensors: Mapping[str, TensorProto]) -> None:
         from onnx import helper
 
         self._places = places
@@ -107,7 +107,7 @@ class MappedWeights(Mapping[str, Array]):
         return _values_at(self._places[name])
 
     def check(self) -> None:
-        """Raise Changed where a file is not as it was."""
+        """Raise FileChanged where a file is not as it was."""
         for file, state in {place.file: place.state for place in self._places.values()}.items():
             if _state(os.stat(file)) != state:  # noqa: PTH116
                 raise _changed(file)
@@ -164,7 +164,7 @@ def _mapped(file: Path) -> MappedModel:
     import onnx
     from onnx.external_data_helper import load_external_data_for_model
 
-    folder, places = os.path.dirname(file), dict[int, _Place]()  # noqa: PTH120
+    folder, places = os.path.dirname(file), dict[int, _Span]()  # noqa: PTH120
     if file.stat().st_size > SMALL:
         model, places = _without_raw(file)
     else:
@@ -172,7 +172,7 @@ def _mapped(file: Path) -> MappedModel:
     tensors = model.graph.initializer
     external = [index for index, tensor in enumerate(tensors) if tensor.data_location and index not in places]
     names = Counter(tensor.name for tensor in tensors) if external else Counter()
-    beside: dict[int, tuple[TensorProto, _Place]] = {}
+    beside: dict[int, tuple[TensorProto, _Span]] = {}
     for index in external:
         place = _place_beside(folder, tensors[index]) if names[tensors[index].name] == 1 else None
         if place is not None:
@@ -201,7 +201,7 @@ def _mapped(file: Path) -> MappedModel:
 # ---- weights in the file itself ------------------------------------------------------------------------------
 
 
-def _without_raw(file: Path) -> tuple[ModelProto, dict[int, _Place]]:
+def _without_raw(file: Path) -> tuple[ModelProto, dict[int, _Span]]:
     """Return the model of a file in which large initializers say where in the file their bytes are, and these places,
     by the place among the initializers."""
     import onnx
@@ -216,7 +216,7 @@ def _without_raw(file: Path) -> tuple[ModelProto, dict[int, _Place]]:
         data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
         found: list[tuple[int, int] | None] = []
         model = onnx.load_model_from_string(b"".join(_left_out(data, found)))
-        tensors, places = model.graph.initializer, dict[int, _Place]()
+        tensors, places = model.graph.initializer, dict[int, _Span]()
         if len(tensors) != len(found):
             raise ValueError("protobuf reads it otherwise")
         names = Counter(tensor.name for tensor in tensors)
@@ -227,7 +227,7 @@ def _without_raw(file: Path) -> tuple[ModelProto, dict[int, _Place]]:
             if names[tensor.name] > 1 or not _fits(tensor, size):
                 tensor.raw_data = bytes(data[offset : offset + size])
                 continue
-            places[index] = _Place(file, _state(status), offset, size)
+            places[index] = _Span(file, _state(status), offset, size)
             tensor.data_location = onnx.TensorProto.EXTERNAL
             for key, value in (("location", file.name), ("offset", str(offset)), ("length", str(size))):
                 tensor.external_data.add(key=key, value=value)
@@ -291,8 +291,9 @@ def _fits(tensor: TensorProto, size: int) -> bool:
 # ---- weights beside the file ---------------------------------------------------------------------------------
 
 
-def _place_beside(folder: str, tensor: TensorProto) -> _Place | None:
-    """Return where the external data of a tensor lies, by the folder of the model; None for a small one, and for one that says anything else.
+def _place_beside(folder: str, tensor: TensorProto) -> _Span | None:
+    """Return where the external data of a tensor lies, for a model in that folder; None for a small one, and for one
+    that says anything else.
 
     Raises what onnx raises for a file that it does not read: one that is not there, or not in the folder.
     """
@@ -312,14 +313,14 @@ def _place_beside(folder: str, tensor: TensorProto) -> _Place | None:
         first.external_data.remove(entry)
     first.external_data.add(key="length", value="1")
     load_external_data_for_tensor(first, folder)
-    return _Place(place, _state(status), offset, size)
+    return _Span(place, _state(status), offset, size)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------
 
 
-def _values_at(place: _Place) -> Array:
-    """Return the bytes of a weight. Raises Changed, and OSError where the file cannot be read."""
+def _values_at(place: _Span) -> Array:
+    """Return the bytes of a weight. Raises FileChanged, and OSError where the file cannot be read."""
     with open(place.file, "rb", buffering=0) as stream:  # noqa: PTH123
         if _state(os.fstat(stream.fileno())) != place.state:
             raise _changed(place.file)
@@ -343,5 +344,5 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _changed(file: Path) -> Changed:
-    return Changed(f"{file.name} has changed since the model was read")
+def _changed(file: Path) -> FileChanged:
+    return FileChanged(f"{file.name} has changed since the model was read")
