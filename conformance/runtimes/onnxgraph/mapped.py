@@ -5,10 +5,10 @@ graph; whoever computes takes each array from the place in the file at which it 
 times: as bytes, as a message, as the bytes of each tensor, and as arrays.
 
 A file that changes after it was opened would give weights of another model. Reading them looks whether it is as it
-was, and raises ``FileChanged`` where it is not. Weights that lie in the memory of this process by a map of the file alone
-cannot be held that way: where somebody cuts the file off, the kernel ends the process that reads beyond its end
-(SIGBUS), which is reported as a process that died. Files that the suite keeps are never changed in their place: they
-are written under another name, renamed and removed, which leaves the bytes of a map as they are.
+was, and raises ``FileChanged`` where it is not. Weights that are in memory by a map of the file alone cannot be held
+that way: where somebody cuts the file off, the kernel ends the process that reads beyond its end (SIGBUS), which is
+reported as a process that died. Files that the suite keeps are never changed in their place: they are written under
+another name, renamed and removed, which leaves the bytes of a map as they are.
 """
 
 from __future__ import annotations
