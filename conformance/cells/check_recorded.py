@@ -33,6 +33,7 @@ from conformance.results.records.details import RULES
 from conformance.results.records.explanation import Explanation, blame, kernels
 from conformance.results.records.record import Witness
 from conformance.runtimes import Session, opener, registry
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import all_nodes
 from conformance.runtimes.unsupported import refusal
 
@@ -239,9 +240,7 @@ def _right(one: RecordedSet, got: Sequence[Array], known: OpenValues | None) -> 
 
 def _trains(file: Path, one: RecordedSet) -> bool:
     """Return whether an input of the set switches a Dropout to training."""
-    import onnx
-
-    modes = [node.input[2] for node in all_nodes(onnx.load(file, load_external_data=False))
+    modes = [node.input[2] for node in all_nodes(read_graph(file))
              if node.op_type == "Dropout" and len(node.input) > 2]  # fmt: skip
     given: list[Any] = [one.inputs.get(name) for name in modes]
     return any(bool(np.any(mode)) for mode in given)

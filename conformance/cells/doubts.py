@@ -14,6 +14,7 @@ from conformance.diagnose.second_voice import unseconded, unsupported
 from conformance.judge.red_cell import RedCell
 from conformance.process.errors import NoVerdict, Unavailable
 from conformance.runtimes.evaluator_rules import has_half
+from conformance.runtimes.onnxgraph.mapped import read_graph
 
 INSISTING = "runtimes: [onnx-reference, onnxruntime] would insist on it"
 
@@ -43,9 +44,7 @@ def _weakness(red: RedCell) -> str | None:
     """Return of which values the evaluator is not believed."""
     if red.example is not None and is_special(red.example, red.stop):
         return "of NaN and infinities"
-    import onnx
-
-    return "in 16 bits" if has_half(onnx.load(red.of.model.file, load_external_data=False)) else None
+    return "in 16 bits" if has_half(read_graph(red.of.model.file)) else None
 
 
 DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved)

@@ -16,7 +16,7 @@ from conformance.case.files.limits import SIZE
 from conformance.case.files.onnx_interface import SIZES
 from conformance.case.files.python import Folder
 from conformance.cells.open_dims import Narrow, SizeTrials, narrow, widened
-from conformance.models.reference.float64_model import load, open_unoptimized
+from conformance.models.reference.float64_model import load_mapped, open_unoptimized
 from conformance.process.errors import Stopped, attempt, or_else, stopping
 from conformance.runtimes import Session
 from conformance.runtimes.onnxreference import ReferenceSession
@@ -76,7 +76,7 @@ def working_sizes(case: Case, said: Collection[str]) -> tuple[dict[str, str], li
             sure = not isinstance(session, ReferenceSession) and all(map(_says_no_size, case.says.inputs.values()))
 
             def evaluated() -> SizeTrials | None:
-                return or_else(None, lambda: trials(ReferenceSession(load(file)))) if sure else None
+                return or_else(None, lambda: trials(_evaluator_of(file))) if sure else None
 
             return found, narrow(stuck, found, runs, middle, evaluated)
 
@@ -106,7 +106,12 @@ def _session_of(file: Path, stack: contextlib.ExitStack) -> Session | None:
         return opened
     if refusal("onnxruntime", opened) is None:
         raise opened
-    return or_else(None, lambda: ReferenceSession(load(file)))
+    return or_else(None, lambda: _evaluator_of(file))
+
+
+def _evaluator_of(file: Path) -> ReferenceSession:
+    found = load_mapped(file)
+    return ReferenceSession(found.model, found.weights)
 
 
 def _sides(case: Case) -> set[str]:

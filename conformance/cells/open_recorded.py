@@ -16,7 +16,7 @@ import numpy as np
 from conformance.compare.close import distances
 from conformance.compare.recorded_values import named_tensors
 from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile
-from conformance.models.reference.float64_model import load
+from conformance.models.reference.float64_model import load_mapped
 from conformance.process.arrays import Array
 from conformance.process.disk.recorded_data import RecordedSet
 from conformance.process.errors import or_else
@@ -54,7 +54,8 @@ def open_values(file: Path, one: RecordedSet) -> OpenValues | None:
 
 
 def _open_values(file: Path, one: RecordedSet) -> OpenValues | None:
-    session = OpenSession(load(file))
+    found = load_mapped(file)
+    session = OpenSession(found.model, found.weights)
     inputs = {name: np.asarray(value) for name, value in one.inputs.items()}
     with UndefinedInFile(session, None) as met:
         plain = session.run(inputs)

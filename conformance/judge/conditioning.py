@@ -13,7 +13,7 @@ from conformance.case.draw.example import Effort
 from conformance.compare.close import Limit, differs, distances
 from conformance.compare.compared_values import Reading
 from conformance.compare.nudge import by_units, movement
-from conformance.models.otherwise.rounding import MOST_UNITS, Rounding, bits_of
+from conformance.models.otherwise.rounding import MOST_UNITS, Rounding, Sums, bits_of
 from conformance.models.otherwise.rounding import uneven as unevenly
 from conformance.models.otherwise.undefined import Undefining
 from conformance.models.reference.dispatch import Way
@@ -84,7 +84,7 @@ class Roundings:
         self._seen = _Seen(exact)
         self._finer = _Seen(exact)
         self._inside, self._around, self._merged = _Seen(exact), _Seen(exact), _Seen(exact)
-        self._sums: dict[Any, Any] = {}
+        self._sums = Sums()
         self.rules: set[str] = set()
 
     def moves(self, effort: Effort) -> list[Array]:
@@ -193,7 +193,7 @@ def unsettled_rows(
     """
     if not reading.detections:
         return set()
-    found, sums = set(reading.unsettled(wanted, exact)), dict[Any, Any]()
+    found, sums = set(reading.unsettled(wanted, exact)), Sums()
     for seed in range(ROWS):
         for other in _otherwise(reference, inputs, 0, seed, sums, ties=True):
             found.update(reading.unsettled(exact, other))
@@ -201,7 +201,7 @@ def unsettled_rows(
 
 
 def _otherwise(
-    reference: InFloat64, inputs: Inputs, finer: int, seed: int, sums: dict[Any, Any], *, ties: bool = False,
+    reference: InFloat64, inputs: Inputs, finer: int, seed: int, sums: Sums, *, ties: bool = False,
     uneven: bool = False, given: bool = False, whole: bool = True, merged: bool = False,
 ) -> Iterator[list[Array]]:  # fmt: skip
     """The outputs in float64 by another rounding, in both directions; empty where there are none. Inputs and weights

@@ -28,7 +28,7 @@ from conformance.models.replaced import replaced_function
 from conformance.models.right_outputs import check_again, check_outputs
 from conformance.models.stages import Stages
 from conformance.process.arrays import Array, Inputs
-from conformance.process.disk.onnx_models import Serialized
+from conformance.process.disk.onnx_models import Written
 from conformance.process.errors import (
     NoVerdict,
     Stopped,
@@ -239,7 +239,7 @@ class CellRun:
 
     def keep_model(
         self,
-        model: Serialized,
+        model: Written,
         facts: Facts,
         seconds: dict[str, float],
         observed: Observed,
@@ -297,7 +297,7 @@ class CellRun:
             self._check_valid(stored)
         return stored
 
-    def _put(self, model: Serialized, facts: Facts, seconds: dict[str, float]) -> Stored:
+    def _put(self, model: Written, facts: Facts, seconds: dict[str, float]) -> Stored:
         """Keep the exported model, or have it for this process alone."""
         observed, told = self.keeping.observe(), {"warned": self.warned}
         if observed is not None and observed.lasts:

@@ -15,6 +15,8 @@ from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_operators import lacking_operators
 from conformance.runtimes.evaluator_rules import doubts, open_clip
 from conformance.runtimes.flattening import write_out
+from conformance.runtimes.onnxgraph.mapped import mapped, read_graph
+from conformance.runtimes.onnxgraph.reads import refill
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
@@ -36,10 +38,17 @@ class ReferenceSession:
         "arithmetic": "float32",
     }
 
-    def __init__(self, model: ModelProto) -> None:
-        """``model`` is changed: what the evaluator knows no other form of is written out."""
+    def __init__(self, model: ModelProto, weights: Mapping[str, Array] | None = None) -> None:
+        """``model`` is changed: what the evaluator knows no other form of is written out. ``weights`` are the values
+        of initializers that the model has none of."""
         write_out(model)
+        weights, names = weights or {}, [tensor.name for tensor in model.graph.initializer]
+        if weights:
+            refill(model.graph.initializer, [one for one in model.graph.initializer if one.name not in weights])
         self._evaluator = self._evaluator_of(model)
+        if weights:
+            own = {**self._evaluator.rt_inits_, **weights}
+            self._evaluator.rt_inits_ = {**{name: own[name] for name in names}, **own}  # in the order of the model
         self._inputs = list(self._evaluator.input_names)
 
     def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
@@ -93,22 +102,18 @@ def unround_attributes(node: OpRun) -> None:
 
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSession]:
-    import onnx
-
     if libraries:
         raise NoVerdict("onnx-reference cannot load custom-operator libraries")
-    loaded = onnx.load(model)
-    misread = [str(doubt) for doubt in doubts(loaded) if doubt.misread]
+    loaded = mapped(model)
+    misread = [str(doubt) for doubt in doubts(loaded.model) if doubt.misread]
     if misread:
         raise NoVerdict(f"ONNX's evaluator has no say on {', '.join(misread)}")
-    yield ReferenceSession(loaded)
+    yield ReferenceSession(loaded.model, loaded.weights)
 
 
 def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
     """Say why what the evaluator computes of a model says nothing about it; None where it does."""
-    import onnx
-
-    loaded = onnx.load(model, load_external_data=False)
+    loaded = read_graph(model)
     told = doubts(loaded)
     if told:
         return f"it has no say on {', '.join(map(str, told))}"

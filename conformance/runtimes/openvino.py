@@ -19,6 +19,7 @@ from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_rules import open_clip
 from conformance.runtimes.flattening import old, write_out
 from conformance.runtimes.inferred import infer
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import all_nodes, held
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _compiled(model: Path) -> Any:
     import onnx
 
     core = imported().Core()
-    if not old(onnx.load(model, load_external_data=False)):
+    if not old(read_graph(model)):
         return core.compile_model(str(model), DEVICE, SETTINGS)
     loaded = onnx.load(model)
     write_out(loaded)

@@ -23,7 +23,7 @@ from conformance.models.exporters.graph import Facts
 from conformance.models.kept.model_store import Store
 from conformance.process.disk import stores
 from conformance.process.disk.locks import exclusive
-from conformance.process.disk.onnx_models import Serialized
+from conformance.process.disk.onnx_models import Serialized, sha_of_model
 from conformance.process.disk.stores import DAY, bytes_of, leave, make, size_of, tidy
 from conformance.process.errors import UserError
 from conformance.process.worker import uses
@@ -75,10 +75,10 @@ def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path)
     file = kept(tmp_path) / "model.onnx"
     rests, written_just_now = Store(tmp_path, resting=-DAY), Store(tmp_path, resting=DAY)  # whatever the clocks say
     before = file.stat()
-    with count_calls(Serialized.sha.func) as counts:
+    with count_calls(sha_of_model) as counts:
         assert written_just_now.get("key") == written_just_now.get("key") is not None
         assert rests.get("key") == rests.get("key") is not None
-    assert counts["sha"] == 2 + 1
+    assert counts["sha_of_model"] == 2 + 1
     time.sleep(0.05)  # as coarse as the times of a file are
     file.write_bytes(bytes([DATA[0] ^ 1]) + DATA[1:])
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -162,7 +162,7 @@ PROCESS = """
 import json, random, sys
 from pathlib import Path
 from conformance.process.disk.stores import leave, tidy
-from conformance.process.disk.onnx_models import Serialized
+from conformance.process.disk.onnx_models import Serialized, sha_of_model
 from conformance.models.exporters.graph import Facts
 from conformance.models.kept.model_store import Store
 FACTS = Facts(17, {"ai.onnx": 17}, {"Sin": 1}, {"x": [3]}, {"y": [3]}, {"x": "float32"}, 0, 0, "aa", "bb")

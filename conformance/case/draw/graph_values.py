@@ -15,6 +15,7 @@ from conformance.case.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabu
 from conformance.process.arrays import Array
 from conformance.process.errors import attempt, or_else
 from conformance.runtimes.inferred import inferred
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.purposes import Use, uses
 from conformance.runtimes.onnxgraph.reads import OWN, copy_of, held, nodes, opset_of
 
@@ -37,9 +38,7 @@ class GraphValues:
 
     @cached_property
     def _model(self) -> ModelProto:
-        import onnx
-
-        return onnx.load(self._file, load_external_data=False)
+        return read_graph(self._file)
 
     @cached_property
     def _uses(self) -> dict[str, list[Use]]:
@@ -140,9 +139,7 @@ def _sizes_inside(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> I
 
 
 def _words_in(file: Path) -> list[str]:
-    import onnx
-
-    return words_of(onnx.load(file, load_external_data=False))
+    return words_of(read_graph(file))
 
 
 def _rule_of(use: Use, kind: str) -> Rule | None:

@@ -20,14 +20,16 @@ from conformance.case.files.dims import Sizes, TensorType
 from conformance.case.files.export_keys import Dynamo, ExportTo, OnnxFile, TorchScript
 from conformance.models.exporters import dynamo_cache, symbolics
 from conformance.models.exporters.shipped import Side, named_as_in_case, named_as_in_file
+from conformance.models.exporters.taken_file import TakenFile
 from conformance.models.kept import lowerings
 from conformance.models.reference import float64_model
 from conformance.models.reference.reference import Reference
 from conformance.process.arrays import Array
-from conformance.process.disk.onnx_models import Serialized, serialized
+from conformance.process.disk.onnx_models import Written, serialized
 from conformance.process.errors import Stopped, causes, noting
 from conformance.results.records.sanitize import one_line
 from conformance.results.records.words import Exporter
+from conformance.runtimes.onnxgraph.mapped import MappedModel
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -38,12 +40,14 @@ class Exported:
     """A model as the exporter gave it, with the case's local functions added and simplified if declared."""
 
     model: ModelProto
+    """One that is ``taken`` of a file has no values of its large weights."""
     usage: symbolics.Usage = field(default_factory=symbolics.Usage)
+    taken: TakenFile | None = None
 
     @functools.cached_property
-    def data(self) -> Serialized:
+    def data(self) -> Written:
         """The model as it is written."""
-        return serialized(self.model)
+        return serialized(self.model) if self.taken is None else self.taken
 
 
 def export(
@@ -72,7 +76,10 @@ def export(
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
             model = onnx.load_from_string(data)
         elif isinstance(target, OnnxFile):
-            model = _from_file(reference, target, inputs)
+            found = _from_file(reference, target, inputs)
+            if found.weights:
+                return Exported(found.model, taken=TakenFile(found))
+            model = found.model
         else:
             model = _dynamo(reference, target, opset, inputs)
     model = _add_functions(reference, target, opset, model)
@@ -81,15 +88,26 @@ def export(
     return Exported(model, usage)
 
 
-def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Array]) -> ModelProto:
-    """Return the model of a file, which is the case's own or was exported of its module somewhere else."""
+def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Array]) -> MappedModel:
+    """Return the model of a file, which is the case's own or was exported of its module somewhere else. Large weights
+    stay in a file of which nothing else is made."""
     file = target.file or str(reference.case.says.onnx)
-    model = float64_model.load(reference.case.folder / file)
+    place = reference.case.folder / file
+    as_it_is = not (target.simplify or target.functions)
+    found = float64_model.load_mapped(place) if as_it_is else MappedModel(place, float64_model.load(place))
+    if target.file is None:
+        return found
+    named = found.altered(lambda model: _named_as_in_case(reference, file, model, inputs))
+    if named is None:  # a weight has another name
+        return MappedModel(place, _named_as_in_case(reference, file, float64_model.load(place), inputs))
+    return named
+
+
+def _named_as_in_case(reference: Reference, file: str, model: ModelProto, inputs: Mapping[str, Array]) -> ModelProto:
+    """Return the model of another file with the inputs and outputs of the case's own file or module."""
     if reference.case.says.onnx is not None:
-        if target.file is None:
-            return model
         first = str(reference.case.says.onnx)
-        return named_as_in_file(model, float64_model.load(reference.case.folder / first), target.file, first)
+        return named_as_in_file(model, float64_model.load_mapped(reference.case.folder / first).model, file, first)
     declared = {name: inputs[name] for name in reference.passing.in_graph()}
     types = {name: reference.case.says.inputs[name].type for name in declared}
     sizes = {name: [size({}) if not size.names else size.text for size in types[name].shape] for name in declared}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tempfile
 from collections import Counter
@@ -11,10 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from conformance.case.files.declaration import Case
 from conformance.case.files.dims import Sizes
 from conformance.case.files.must_hold import GraphAssertion
-from conformance.process.disk.onnx_models import Serialized, serialized
+from conformance.models.exporters.taken_file import TakenFile
+from conformance.process.disk.onnx_models import WEIGHTS, Serialized, Written, serialized
 from conformance.process.errors import Details, Stopped, attempt, did_you_mean, works
 from conformance.runtimes.onnxgraph.reads import copy_of, dims_of, nodes, operator_of
 
@@ -55,7 +59,7 @@ class Facts:
         return asdict(self)
 
 
-def read(model: ModelProto, data: Serialized) -> Facts:
+def read(model: ModelProto, data: Written) -> Facts:
     """The facts of ``model``, which is written as ``data``, with what onnx.checker says of it."""
     domains = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
     invalid, doubted = _validate(data)
@@ -88,10 +92,13 @@ def _dtype(number: int) -> str:
     return "str" if number == TensorProto.STRING else str(helper.tensor_dtype_to_np_dtype(number))
 
 
-def _validate(data: Serialized) -> tuple[list[str] | None, list[str] | None]:
+def _validate(data: Written) -> tuple[list[str] | None, list[str] | None]:
     """Return what refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
     import onnx
 
+    bare = data.declared() if isinstance(data, TakenFile) else None
+    if bare is not None and works(lambda: onnx.checker.check_model(bare, full_check=True)):
+        return None, None  # and what refuses it is asked about the model itself
     error = attempt(lambda: _check(data, full=True))
     if error is None:
         return None, None
@@ -123,16 +130,17 @@ _OF_FUNCTION = re.compile(r"\[ShapeInferenceError\] .*\(op_type:\w+.*\): \[Shape
 where an attribute is left to its default, the function of ONNX itself may be refused."""
 
 
-def _check(data: Serialized, *, full: bool) -> None:
+def _check(data: Written, *, full: bool) -> None:
     """Raise what onnx.checker raises, which reads a large model from a file alone, and another one faster from its
     bytes, as it would make them anew."""
     import onnx
 
-    if data.weights is None:
+    if isinstance(data, Serialized) and data.weights is None:
         onnx.checker.check_model(data.data, full_check=full)
         return
     with tempfile.TemporaryDirectory() as folder:
-        onnx.checker.check_model(data.write(Path(folder)), full_check=full)
+        file = data.write(Path(folder))
+        onnx.checker.check_model(file if (file.parent / WEIGHTS).is_file() else file.read_bytes(), full_check=full)
 
 
 def _tensor_type(value: ValueInfoProto) -> TypeProto.Tensor:
@@ -153,7 +161,7 @@ def structure(model: ModelProto, *, floats: int = 64) -> str:
     Constants of more than 64 values, and those of more than ``floats`` floating-point ones, count by their dtype and
     shape only: the weights of two exports of one module are equal.
     """
-    from onnx import numpy_helper
+    from onnx import helper, numpy_helper
 
     digest = hashlib.sha256()
     names: dict[str, str] = {}
@@ -162,10 +170,10 @@ def structure(model: ModelProto, *, floats: int = 64) -> str:
         return names.setdefault(name, f"v{len(names)}") if name else ""
 
     def constant(tensor: TensorProto) -> bytes:
-        array = numpy_helper.to_array(tensor)
-        head = f"{array.dtype}{array.shape}".encode()
-        most = floats if array.dtype.kind not in "biu" else 64
-        return head + (array.tobytes() if array.size <= most else b"")
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        head = f"{dtype}{tuple(tensor.dims)}".encode()
+        most = floats if dtype.kind not in "biu" else 64
+        return head + (numpy_helper.to_array(tensor).tobytes() if math.prod(tensor.dims) <= most else b"")
 
     def visit(graph: GraphProto) -> None:
         weights = {tensor.name: tensor for tensor in graph.initializer}

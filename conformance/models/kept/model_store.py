@@ -19,7 +19,7 @@ from conformance.models.exporters.graph import Facts
 from conformance.models.kept.inventory import said, said_of
 from conformance.models.kept.observed_dependencies import Observed
 from conformance.process.disk.locks import exclusive
-from conformance.process.disk.onnx_models import MODEL, WEIGHTS, Serialized
+from conformance.process.disk.onnx_models import MODEL, WEIGHTS, Written, sha_of_model
 from conformance.process.disk.stores import FORMAT, UNFINISHED, remove, touch, use
 from conformance.results.records.words import Exporter
 
@@ -58,7 +58,7 @@ class Store:
     def put(
         self,
         key: str,
-        model: Serialized,
+        model: Written,
         facts: Facts,
         seconds: dict[str, float],
         told: dict[str, Any] | None = None,
@@ -78,7 +78,7 @@ class Store:
         model.write(aside)
         return stored
 
-    def _keep(self, key: str, model: Serialized, meta: dict[str, Any]) -> Stored:
+    def _keep(self, key: str, model: Written, meta: dict[str, Any]) -> Stored:
         """Write to a folder of its own first, so that a killed run leaves nothing half-written. Gives what another
         process kept under the key in the meantime, and mends a damaged entry."""
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _sha_of_model(place: Path, resting: float) -> str:
     known = _hashed.get(place)
     if known is not None and known[0] == marks:
         return known[1]
-    sha = Serialized(files[0].read_bytes(), *files[1:]).sha
+    sha = sha_of_model(place)
     if max(one.st_ctime for one in told) < time.time() - resting:
         _hashed[place] = marks, sha
     return sha

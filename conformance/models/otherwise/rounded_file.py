@@ -6,6 +6,7 @@ no PyTorch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.models.otherwise.rounding import (
+    BIAS,
+    FRACTION,
     LARGEST,
     MERGED,
     MOVED_WEIGHTS,
@@ -20,6 +23,7 @@ from conformance.models.otherwise.rounding import (
     ONE_BY_ONE,
     UNDERFLOW,
     Rounding,
+    Sums,
     signs_by_byte,
 )
 from conformance.process.arrays import Array
@@ -35,6 +39,7 @@ _TRANSFORMS = ("DFT", "STFT")
 """Operators of which each value adds up all of a signal, or of a frame, by factors that the operator makes itself."""
 _SUMS = ("ReduceSum", "ReduceMean", "CumSum", "AveragePool", "GlobalAveragePool")
 """Operators that add up products of their inputs, or their inputs, whose terms may have one sign."""
+_OF_TERMS = (*_PRODUCTS, *_SUMS, *_TRANSFORMS, "Resize")
 _OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpNormalization", "LpPool", "RNN")
 """Operators of several steps that ONNX has no function of: what they compute of is off by a unit instead."""
 OF_TRANSFORMS = 2.0
@@ -48,15 +53,21 @@ of a division and two sums."""
 class RoundedSession(ReferenceSession):
     """Runs a model in float64, which may be told by what its results are off."""
 
-    def __init__(self, model: ModelProto) -> None:
-        """``model`` is one of ``float64_model.in_float64``; it is changed."""
+    def __init__(self, model: ModelProto, weights: Mapping[str, Array] | None = None) -> None:
+        """``model`` is one of ``float64_model.in_float64``; it is changed. ``weights`` are the values of initializers
+        that it has none of, in their own types: of a model that has no more than ``MOVED_WEIGHTS`` they are made
+        float64 here, and of a larger one by each node that reads them, one after another."""
         self._units: ArrayUnits | None = None
-        super().__init__(model)
+        self._sums, self._count = Sums(), 0
+        weights = weights or {}
+        self._widens = sum(math.prod(tensor.dims) for tensor in model.graph.initializer) > MOVED_WEIGHTS
+        super().__init__(model, weights if self._widens else {name: _wide(one) for name, one in weights.items()})
 
     def run(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
         """Return the outputs; with ``rounding`` every weight and every result of a node is off by it."""
         weights = self._evaluator.rt_inits_
         self._units = None if rounding is None else ArrayUnits(rounding)
+        self._sums, self._count = Sums() if rounding is None else rounding.sums, 0
         try:
             if self._units is not None and rounding is not None and not rounding.given:
                 self._evaluator.rt_inits_ = self._units.nudged(weights)
@@ -80,17 +91,29 @@ class RoundedSession(ReferenceSession):
     def _rounding(self, node: OpRun, compute: Compute) -> Compute:
         def run(*inputs: Any, **more: Any) -> Outputs:
             units = self._units
+            if self._widens:
+                inputs = tuple(map(_wide, inputs))
             if units is not None and node.op_type in _OF_STEPS:
                 inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
             outputs = compute(*inputs, **more)
             if units is None:
                 return outputs
-            size = _size_of_terms(node, partial(compute, **more), inputs, outputs) if _is_plain(outputs[0]) else None
-            if size is not None:
-                outputs = (units.summed(outputs[0], size), *outputs[1:])
+            if node.op_type in _OF_TERMS and _is_plain(outputs[0]):
+                size = self._size_of_terms(node, partial(compute, **more), inputs, outputs)
+                outputs = outputs if size is None else (units.summed(outputs[0], size), *outputs[1:])
             return tuple(units.rounded(one) if _is_plain(one) else one for one in outputs)
 
         return run
+
+    def _size_of_terms(self, node: OpRun, compute: Compute, inputs: Outputs, outputs: Outputs) -> Array | None:
+        """The same as ``_size_of_terms``, from an earlier run of the same inputs where there was one."""
+
+        def measure() -> tuple[Array, ...]:
+            size = _size_of_terms(node, compute, inputs, outputs)
+            return () if size is None else (size,)
+
+        self._count += 1
+        return next(iter(self._sums.of((self._count, node.op_type, outputs[0].shape), measure)), None)
 
 
 def _size_of_terms(node: OpRun, compute: Compute, inputs: Outputs, outputs: Outputs) -> Array | None:
@@ -123,6 +146,12 @@ def _size_of_steps(compute: Compute, inputs: Outputs, output: Array) -> Array:
     return size
 
 
+def _wide(value: Any) -> Any:
+    """Return floats as float64, and anything else as it is."""
+    narrow = isinstance(value, np.ndarray) and (value.dtype.kind == "f" or value.dtype.name == "bfloat16")
+    return value.astype(np.float64) if narrow and value.dtype != np.float64 else value
+
+
 def _is_plain(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
@@ -146,14 +175,17 @@ class ArrayUnits:
         """
         with np.errstate(all="ignore"):
             unit = self._unit(value)
-            nearest = np.round(value / unit) * unit
-            moves = np.isfinite(value) if self._ties else nearest != value
+            nearest = np.rint(value / unit)
+            nearest *= unit
+            stays = ~np.isfinite(value) if self._ties else nearest == value
             if self._grid is None:
-                nearest += self._drawn(value) * unit
+                unit *= self._drawn(value)
+                nearest += unit
             else:
                 nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
-            rounded = np.where(moves, nearest, value)
-            return np.where(np.abs(rounded) > self._largest, np.copysign(np.inf, rounded), rounded)
+            np.copyto(nearest, value, where=stays)
+            beyond = np.abs(nearest) > self._largest
+            return np.where(beyond, np.copysign(np.inf, nearest), nearest) if beyond.any() else nearest
 
     def summed(self, value: Array, size: Array) -> Array:
         """Return sums off by units of ``size``, what their terms add up to without their signs."""
@@ -177,10 +209,15 @@ class ArrayUnits:
             return np.where(moves, value + self._drawn(value) * self._unit(value), value)
 
     def _unit(self, value: Array) -> Array:
-        _, exponents = np.frexp(value)
-        small = (value == 0) | (exponents <= self._lowest)
-        units: Array = np.ldexp(1.0, np.where(small, self._smallest, exponents - self._bits))
-        return units
+        # as rounding.Units does: frexp and ldexp take longer than all the rest
+        exponents = value.view(np.int64) >> FRACTION
+        exponents &= 0x7FF
+        small = exponents <= self._lowest + BIAS - 1
+        exponents -= self._bits - 1
+        np.copyto(exponents, self._smallest + BIAS, where=small)
+        exponents <<= FRACTION
+        return exponents.view(np.float64)
 
     def _drawn(self, value: Array) -> Array:
-        return self._signs[np.frombuffer(self._rng.bytes(value.size), dtype=np.uint8)].reshape(value.shape)
+        drawn = np.frombuffer(self._rng.bytes(value.size), dtype=np.uint8)
+        return np.take(self._signs, drawn).reshape(value.shape)

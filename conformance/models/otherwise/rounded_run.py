@@ -94,9 +94,7 @@ class Rounded(OperatorCalls):
         if func.is_view:
             return result
         if name in SUMS and self._is_plain(result) and result.numel():
-            sizes = tree_map_only(torch.Tensor, torch.abs, (args, kwargs))
-            magnitude = _kernel(func)(*sizes[0], **sizes[1])
-            result = self._units.summed(result, magnitude, self._one_by_one(name, args, result, magnitude))
+            result = self._units.summed(result, *self._terms(func, name, args, kwargs, result))
         if name in TRANSFORMS:
             return self._transformed(name, args, result)
         if func._schema.is_mutable:  # what is written to stays the same tensor
@@ -104,12 +102,21 @@ class Rounded(OperatorCalls):
             return result
         return tree_map_only(torch.Tensor, self._rounded, result)
 
-    def _one_by_one(self, name: str, args: Arguments, result: Tensor, magnitude: Tensor) -> Tensor | float:
+    def _terms(
+        self, func: Operator, name: str, args: Arguments, kwargs: Keywords, result: Tensor
+    ) -> tuple[Tensor, Tensor | float]:
+        """Return what the terms of a sum add up to without their signs, and how far off adding them up one by one
+        is."""
+
+        def measure() -> tuple[Tensor | float, ...]:
+            sizes = tree_map_only(torch.Tensor, torch.abs, (args, kwargs))
+            magnitude: Tensor = _kernel(func)(*sizes[0], **sizes[1])
+            return magnitude, one_by_one(name, args, result, magnitude)
+
         self._count += 1
-        call = self._count, name, result.shape
-        if call not in self._sums:
-            self._sums[call] = one_by_one(name, args, result, magnitude)
-        return self._sums[call]
+        magnitude, error = self._sums.of((self._count, name, tuple(result.shape)), measure)
+        assert isinstance(magnitude, torch.Tensor)
+        return magnitude, error
 
     def _transformed(self, name: str, args: Arguments, result: Any) -> object:
         """A transform off as its sums are; real and imaginary parts each by themselves."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -157,6 +157,36 @@ form such as 1 / (1 + exp(x)) gives zero before its result would. Half precision
 keeps its subnormal numbers."""
 
 
+_Found = TypeVar("_Found")
+Call = tuple[int, str, tuple[int, ...]]
+"""The place of a sum in a run: which of its sums it is, its operator, and the shape of its result."""
+
+
+class Sums:
+    """What the terms of each sum of a run add up to without their signs, and how far off it is where they are added
+    up one by one. Other roundings of the same inputs take both from here: the terms differ in their last bits, and
+    adding them up again takes as long as all else."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Call, Any] = {}
+        self._bytes = 0
+
+    def of(self, call: Call, measure: Callable[[], tuple[_Found, ...]]) -> tuple[_Found, ...]:
+        """Return what was measured for a call, in arrays or numbers; kept for later as long as there is room."""
+        if call in self._kept:
+            kept: tuple[_Found, ...] = self._kept[call]
+            return kept
+        found = measure()
+        size = sum(getattr(one, "nbytes", 0) for one in found)
+        if self._bytes + size <= MOST_SUMS:
+            self._kept[call], self._bytes = found, self._bytes + size
+        return found
+
+
+MOST_SUMS = 2**28
+"""Bytes that are kept of the sums of a run; what is beyond is measured again."""
+
+
 @dataclass(frozen=True)
 class Rounding:
     """Results have ``bits`` of significand and ``finer`` more, and are off by one unit there.
@@ -180,12 +210,7 @@ class Rounding:
     merged: bool = False
     """Whether results are rounded to a grid of ``MERGED`` fewer bits, or with ``mirrored`` to one that lies between
     its numbers, and moved no further: those that are nearly equal are equal in one of the two."""
-    sums: dict[tuple[int, str, tuple[int, ...]], Tensor | float] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-    """The errors of sums that are added up one by one, by the place of the call in the run. Another rounding of the
-    same inputs takes it from here: the terms differ in their last bits, and adding them up takes as long as all else.
-    """
+    sums: Sums = field(default_factory=lambda: Sums(), compare=False, repr=False)
 
 
 MOST_UNITS = 4
@@ -277,11 +302,11 @@ class Units:
 
         # The exponents are taken out of the numbers' bits, and the units made of them, since frexp and ldexp take
         # longer than all the rest. In float64, 2 ** n is n + 1023 in front of 52 zeros.
-        exponents = value.contiguous().view(torch.int64).bitwise_right_shift(_FRACTION).bitwise_and_(0x7FF)
-        small = exponents <= self._lowest + _BIAS - 1
+        exponents = value.contiguous().view(torch.int64).bitwise_right_shift(FRACTION).bitwise_and_(0x7FF)
+        small = exponents <= self._lowest + BIAS - 1
         exponents -= self._bits - 1
-        exponents.masked_fill_(small, self._smallest + _BIAS)
-        return exponents.bitwise_left_shift_(_FRACTION).view(torch.float64)
+        exponents.masked_fill_(small, self._smallest + BIAS)
+        return exponents.bitwise_left_shift_(FRACTION).view(torch.float64)
 
     def _signs(self, value: Tensor) -> Tensor:
         import torch
@@ -290,7 +315,7 @@ class Units:
         return torch.from_numpy(self._by_byte[drawn]).reshape(value.shape)
 
 
-_FRACTION, _BIAS = 52, 1023
+FRACTION, BIAS = 52, 1023
 """Bits of the fraction of a number in float64, and what its exponent is stored with in addition."""
 
 

@@ -8,6 +8,7 @@ that. Where both stop, nobody says what the file means for these inputs.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -18,12 +19,13 @@ from conformance.case.draw.few_bits import carried
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import Folder, describe
 from conformance.models.exporters.graph import refusal
+from conformance.models.kept.contents import content
 from conformance.models.otherwise.rounded_file import RoundedSession
 from conformance.models.otherwise.rounding import Rounding
 from conformance.models.otherwise.undefined import Undefining
 from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile, open_operators
 from conformance.models.reference.dispatch import Way
-from conformance.models.reference.float64_model import in_float64, load, open_unoptimized
+from conformance.models.reference.float64_model import in_float64, load, load_mapped, open_unoptimized, reading
 from conformance.models.reference.passed_inputs import Passing
 from conformance.models.reference.reference import Reference
 from conformance.models.reference.written_out import COMPOSITE, write_out_operators
@@ -32,6 +34,7 @@ from conformance.process.disk.onnx_models import serialized
 from conformance.process.errors import Stopped, Undecided, attempt
 from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts
+from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
 from conformance.runtimes.onnxgraph.random_nodes import random_nodes
 from conformance.runtimes.onnxgraph.reads import all_nodes
 from conformance.runtimes.onnxgraph.value_free import value_free
@@ -49,22 +52,20 @@ class FileReference(Reference):
 
     def __init__(self, case: Case, folder: Folder) -> None:
         """Raise Stopped at ``declare`` for a file that cannot be read, Undecided for one that is random."""
-        import onnx
-
         super().__init__(case, folder)
         another = case.says.export.onnx is not None and case.says.export.onnx.file is not None
         self._file = case.folder / str(case.says.onnx)
         self.who = self._file.name if another else "the file"
-        model = load(self._file)
-        written = serialized(model)
-        self.weights, self._bytes = written.sha, 3 * written.size
+        self._mapped = load_mapped(self._file)
+        model = self._mapped.model
+        self.weights, size = _identity(self._mapped)
+        self._bytes = 3 * size
         drawing = random_nodes(model)
         if drawing:
             text = f"the file draws random numbers ({', '.join(drawing)}), so that no two runs have to agree"
             raise Undecided("declare", "Random", text)
         self._free = value_free(model)
-        own = onnx.load(self._file, load_external_data=False)  # of its own nodes, and not of casts around them
-        in_doubt = doubts(own)
+        in_doubt = doubts(read_graph(self._file))  # of its own nodes, and not of casts around them
         self._written = {doubt.operator for doubt in in_doubt} & COMPOSITE
         if self._written:
             in_doubt = doubts(write_out_operators(model, self._written))
@@ -93,6 +94,7 @@ class FileReference(Reference):
         said: list[str] = []
         if self.abstains is None:
             outputs = attempt(lambda: self._evaluated.run(inputs))
+            self._check_unchanged(outputs)
             if not isinstance(outputs, Exception):
                 self._answered = True
                 return outputs
@@ -112,13 +114,20 @@ class FileReference(Reference):
             text += "; where an input has to have certain values, give them with --input NAME=VALUES"
         raise Undecided("declare", "Undecided", text)
 
+    def _check_unchanged(self, outputs: object) -> None:
+        """Raise Stopped where the file has changed since it was read, so that nothing was computed of its weights."""
+        if isinstance(outputs, FileChanged):
+            with reading(self._file):
+                raise outputs
+
     @cached_property
     def _invalid(self) -> list[str] | None:
         return refusal(load(self._file))
 
     @cached_property
     def _evaluated(self) -> OpenSession:
-        return OpenSession(write_out_operators(load(self._file), self._written))
+        found = self._mapped
+        return OpenSession(write_out_operators(found.model, self._written), found.weights)
 
     @cached_property
     def _session(self) -> Session:
@@ -128,6 +137,7 @@ class FileReference(Reference):
         """Return what ONNX's evaluator computes where ONNX Runtime says what is right: that it gives other values
         shows nothing then, and that it gives the same shows that these are right. None where it computes nothing."""
         outputs = attempt(lambda: None if self._misread else self._evaluated.run(inputs))
+        self._check_unchanged(outputs)
         return None if isinstance(outputs, Exception) else outputs
 
     def value_free(self) -> Collection[int]:
@@ -135,13 +145,15 @@ class FileReference(Reference):
 
     @cached_property
     def _session_in_float64(self) -> RoundedSession:
-        return RoundedSession(in_float64(write_out_operators(load(self._file), COMPOSITE)))
+        found = self._mapped
+        return RoundedSession(in_float64(write_out_operators(found.model, COMPOSITE)), found.weights)
 
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         if self.oracle_missing is not None:
             return None
         wide = {name: value.astype(float) if value.dtype.kind == "f" else value for name, value in inputs.items()}
         exact = attempt(lambda: self._session_in_float64.run(wide, rounding))
+        self._check_unchanged(exact)
         if isinstance(exact, Exception):
             self.oracle_missing = describe(exact, self.folder.path)
             return None
@@ -164,9 +176,7 @@ class FileReference(Reference):
 
     @cached_property
     def _leaving_open(self) -> frozenset[str]:
-        import onnx
-
-        names = [node.op_type for node in all_nodes(onnx.load(self._file, load_external_data=False))]
+        names = [node.op_type for node in all_nodes(read_graph(self._file))]
         return frozenset() if self._misread else open_operators(names)
 
     def operators(
@@ -202,6 +212,21 @@ class FileReference(Reference):
 
     def copied(self) -> Reference:
         return FileReference(self.case, self.folder)
+
+
+def _identity(found: MappedModel) -> tuple[str, int]:
+    """Return a hash of a model with its weights, and the bytes of all of it. Raises Stopped as ``load_mapped``."""
+    if not found.weights:
+        written = serialized(found.model)
+        return written.sha, written.size
+    graph = found.model.SerializeToString(deterministic=True)
+    with reading(found.file):
+        hashes = [content(str(file)) for file in found.weights.files]
+        found.weights.check()
+    digest = hashlib.sha256(graph)
+    for one in hashes:
+        digest.update(one or b"")
+    return digest.hexdigest(), len(graph) + sum(map(found.weights.size_of, found.weights))
 
 
 def _held(array: Array) -> Array:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -28,6 +28,19 @@ _MOST = 16
 MODEL, WEIGHTS = "model.onnx", "model.data"
 
 
+class Written(Protocol):
+    """A model that can be put into a folder."""
+
+    @property
+    def sha(self) -> str:
+        """The SHA-256 of all of it, in hexadecimal digits."""
+        ...
+
+    def write(self, folder: Path) -> Path:
+        """Put it into a folder; the file of the model. Raises OSError."""
+        ...
+
+
 @dataclass(frozen=True)
 class Serialized:
     """A model as it is written: the message, and of a large one the file of its weights, to which the message refers
@@ -39,10 +52,7 @@ class Serialized:
     @cached_property
     def sha(self) -> str:
         """The SHA-256 of all of it, in hexadecimal digits."""
-        digest = hashlib.sha256(self.data)
-        if self.weights is not None:
-            digest.update(sha_of(self.weights).encode())
-        return digest.hexdigest()
+        return sha_of_parts(self.data, None if self.weights is None else sha_of(self.weights))
 
     @property
     def size(self) -> int:
@@ -114,13 +124,37 @@ def on_disk(model: ModelProto) -> Iterator[Path]:
         yield serialized(model).write(Path(folder))
 
 
+def sha_of_parts(message: bytes, weights: str | None) -> str:
+    """The SHA-256 of a model whose weights, if they lie in a file of their own, have that SHA-256."""
+    digest = hashlib.sha256(message)
+    if weights is not None:
+        digest.update(weights.encode())
+    return digest.hexdigest()
+
+
+def sha_of_model(folder: Path) -> str:
+    """The SHA-256 of the model in a folder, as ``Serialized`` has it; its files are not read at once. Raises
+    OSError."""
+    digest = hashlib.sha256()
+    for block in _blocks(folder / MODEL):
+        digest.update(block)
+    if (folder / WEIGHTS).is_file():
+        digest.update(sha_of(folder / WEIGHTS).encode())
+    return digest.hexdigest()
+
+
 def sha_of(file: Path) -> str:
     """The SHA-256 of a file, which is not read at once. Raises OSError."""
     digest = hashlib.sha256()
+    for block in _blocks(file):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _blocks(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
         while block := stream.read(2**22):
-            digest.update(block)
-    return digest.hexdigest()
+            yield block
 
 
 def link(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Read messages of protobuf without its library and without classes for them, as far as their parts matter.
+"""Read and write messages of protobuf without its library and without classes for them, as far as their parts matter.
 
 The encoding is that of https://protobuf.dev/programming-guides/encoding.
 """
@@ -15,15 +15,22 @@ class Damaged(ValueError):
 def fields(data: memoryview | int | None) -> Iterator[tuple[int, memoryview | int]]:
     """The fields of a message: their numbers, and numbers or bytes. Raises IndexError where the message ends within
     one, Damaged for what protobuf does not know."""
-    if not isinstance(data, memoryview):
-        return
+    if isinstance(data, memoryview):
+        for number, value, _, _ in placed_fields(data):
+            yield number, value
+
+
+def placed_fields(data: memoryview) -> Iterator[tuple[int, memoryview | int, int, int]]:
+    """The fields of a message with the places where each begins, with its key, and ends. What a field holds as bytes
+    ends with it. Raises as ``fields``."""
     place = 0
     while place < len(data):
+        begin = place
         key, place = _varint(data, place)
         kind = key & 7
         if kind == 0:
             value, place = _varint(data, place)
-            yield key >> 3, value
+            yield key >> 3, value, begin, place
             continue
         if kind == 2:
             size, place = _varint(data, place)
@@ -33,7 +40,7 @@ def fields(data: memoryview | int | None) -> Iterator[tuple[int, memoryview | in
             raise Damaged("no message of protobuf")
         if place + size > len(data):
             raise IndexError
-        yield key >> 3, data[place : place + size]
+        yield key >> 3, data[place : place + size], begin, place + size
         place += size
 
 
@@ -58,6 +65,20 @@ def varints(data: memoryview | int) -> Iterator[int]:
     while place < len(data):
         value, place = _varint(data, place)
         yield value
+
+
+def head(number: int, size: int) -> bytes:
+    """Return what stands before the bytes of a field: its key, and how many bytes these are."""
+    return _encoded(number << 3 | 2) + _encoded(size)
+
+
+def _encoded(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
 
 
 def number(value: memoryview | int | None) -> int:

@@ -36,7 +36,9 @@ def _is_random(node: NodeProto, constants: dict[str, TensorProto]) -> bool:
 
 def _value(node: NodeProto, place: int, constants: dict[str, TensorProto], otherwise: float) -> float:
     """Return the number of a constant input; ``otherwise`` for one that is not there, or that no constant gives."""
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
 
     name = node.input[place] if place < len(node.input) else ""
-    return float(numpy_helper.to_array(constants[name]).reshape(-1)[0]) if name in constants else otherwise
+    if name not in constants or constants[name].data_location == TensorProto.EXTERNAL:  # no single number is so large
+        return otherwise
+    return float(numpy_helper.to_array(constants[name]).reshape(-1)[0])

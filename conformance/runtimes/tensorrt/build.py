@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from conformance.process.errors import Unavailable
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import graphs, nodes
 from conformance.runtimes.tensorrt.build_options import MIB, Build, BuildOptions
 from conformance.runtimes.tensorrt.engines import Engines
@@ -187,9 +188,7 @@ def configure(trt: ModuleType, config: Any, options: BuildOptions) -> None:
 def _allow_precisions(trt: ModuleType, config: Any, model: Path) -> None:
     """Let the builder use the precisions that the model has. Before TensorRT 10 it refuses a network with another
     precision than float32 otherwise, whether the cell's precision or the module itself brought it."""
-    import onnx
-
-    for name in precisions_of(onnx.load(model, load_external_data=False).graph):
+    for name in precisions_of(read_graph(model).graph):
         config.set_flag(getattr(trt.BuilderFlag, name))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from conformance.process.arrays import Array
 from conformance.process.errors import Unavailable, attempt
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.tensorrt.absence import absence
 from conformance.runtimes.tensorrt.build import (
     check_cuda,
@@ -66,7 +67,6 @@ class TensorRTSession:
     """One engine with one execution context, one stream, and buffers that grow as they are needed."""
 
     def __init__(self, trt: Any, model: Path, build: Build) -> None:
-        import onnx
 
         self._trt, self._model, self._build = trt, model, build
         self._log = make_log(trt)
@@ -82,7 +82,7 @@ class TensorRTSession:
         self._runtime = trt.Runtime(self._log)
         self._stream = load_driver().Stream()
         load_plugins(trt, self._log, build)
-        graph = onnx.load(model, load_external_data=False).graph
+        graph = read_graph(model).graph
         try:
             self._engine, size = self._load()
             self._renew_context()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.process.errors import or_else
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import all_nodes, line_of
 
 if TYPE_CHECKING:
@@ -81,10 +82,8 @@ def _no_importer(operator: str) -> str:
 
 def read_refusals(parser: Any, model: Path) -> list[Refusal]:
     """Return the errors of a parser after it refused the model in that file."""
-    import onnx
-
     # what is no model cannot be read here either
-    proto = or_else(None, lambda: onnx.load(model, load_external_data=False))
+    proto = or_else(None, lambda: read_graph(model))
     known = [] if proto is None else list(all_nodes(proto))
     top = [] if proto is None else list(proto.graph.node)
     return [_refusal(parser.get_error(index), known, top) for index in range(parser.num_errors)]
@@ -149,10 +148,8 @@ def _useful(said: str) -> Iterator[str]:
 
 def of_builder(said: str, model: Path) -> Refusal:
     """Return what the builder said of a model that it built no engine of, with the node that it names."""
-    import onnx
-
     text = "; ".join(_useful(said)) or "no reason given"
-    proto = or_else(None, lambda: onnx.load(model, load_external_data=False))
+    proto = or_else(None, lambda: read_graph(model))
     found: list[tuple[str, NodeProto]] = []
     for node in [] if proto is None else all_nodes(proto):
         # a node without a name is called by its output

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from conformance.process.errors import display_path
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import dims_of
 from conformance.runtimes.tensorrt.build import precisions_of, strongly_typed
 from conformance.runtimes.tensorrt.build_options import Build
@@ -52,12 +53,10 @@ def tensorrt_rtx(model: Path, build: Build, graph: GraphProto, target: str) -> s
 
 def rtx_commands(model: Path, jobs: Sequence[Job]) -> list[str]:
     """Return the commands that do the jobs which build an engine, for a record's ``compiled``."""
-    import onnx
-
     builds = [(job.build, job.target) for job in jobs if job.build is not None]
     if not builds:
         return []
-    graph = onnx.load(model, load_external_data=False).graph
+    graph = read_graph(model).graph
     return [tensorrt_rtx(model, build, graph, target) for build, target in builds]
 
 

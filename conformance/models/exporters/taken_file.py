@@ -1,0 +1,107 @@
+"""Keep a model file as it is: copied, and not read, written and hashed as a message of a gigabyte."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.models.kept.contents import content
+from conformance.models.reference.float64_model import reading
+from conformance.process.disk.onnx_models import MODEL, WEIGHTS, sha_of_parts
+from conformance.runtimes.onnxgraph.mapped import MappedModel
+from conformance.runtimes.onnxgraph.reads import copy_of, refill
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_PAGE = 4096
+"""At multiples of which weights begin in a file of their own, so that they can be mapped."""
+_OLD = 4
+"""The version of ONNX's format before which every weight has to be an input too."""
+
+
+class TakenFile:
+    """A model with large weights as it is written: a copy of its file, or its graph with a file of these weights."""
+
+    def __init__(self, taken: MappedModel) -> None:
+        self._taken = taken
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA-256 of all of it, in hexadecimal digits. Raises Stopped where a file has changed."""
+        with reading(self._taken.file):
+            if self._taken.is_file:
+                hashed = content(str(self._taken.file))
+                self._taken.weights.check()
+                return (hashed or b"").hex()
+            weights = hashlib.sha256()
+            for part in self._parts():
+                weights.update(part)
+            return sha_of_parts(self._graph, weights.hexdigest())
+
+    def write(self, folder: Path) -> Path:
+        """Put it into a folder; the file of the model. Raises OSError."""
+        if self._taken.is_file:
+            shutil.copyfile(self._taken.file, folder / MODEL)
+            self._taken.weights.check()
+            return folder / MODEL
+        with (folder / WEIGHTS).open("wb") as stream:
+            for part in self._parts():
+                stream.write(part)
+        (folder / MODEL).write_bytes(self._graph)
+        return folder / MODEL
+
+    def declared(self) -> bytes | None:
+        """Return the model with an input in place of each weight that it has no values for, which onnx.checker and
+        type inference accept if they accept the model: of such a weight they look at name, type and shape alone.
+
+        None where that may not be so.
+        """
+        return declared(self._taken.model, self._taken.weights.keys())
+
+    @cached_property
+    def _graph(self) -> bytes:
+        """The model without its large weights, of which it says where in their own file they are."""
+        model, offset = copy_of(self._taken.model), 0
+        for tensor in model.graph.initializer:
+            if tensor.name in self._taken.weights:
+                size = self._taken.weights.size_of(tensor.name)
+                del tensor.external_data[:]
+                for key, value in (("location", WEIGHTS), ("offset", str(offset)), ("length", str(size))):
+                    tensor.external_data.add(key=key, value=value)
+                offset += size + -size % _PAGE
+        return bytes(model.SerializeToString(deterministic=True))
+
+    def _parts(self) -> Iterator[memoryview | bytes]:
+        """Yield what the file of the weights has."""
+        for name in self._taken.weights:
+            values = self._taken.weights.bytes_of(name)
+            yield values.data
+            yield bytes(-values.size % _PAGE)
+
+
+def declared(model: ModelProto, weights: Iterable[str]) -> bytes | None:
+    """Return a model with an input in place of each of these initializers; None where the model says anything else
+    of one, or has rules for initializers that inputs do not have to keep."""
+    from onnx import helper
+
+    left_out, graph = {*weights}, model.graph
+    given = {value.name for value in graph.input}
+    if graph.sparse_initializer or model.training_info or (model.ir_version < _OLD and left_out - given):
+        return None
+    types = {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+        for tensor in graph.initializer
+        if tensor.name in left_out
+    }
+    said = (value for values in (graph.input, graph.value_info, graph.output) for value in values)
+    if any(value.name in types and value.type != types[value.name] for value in said):
+        return None
+    copy = copy_of(model)
+    refill(copy.graph.initializer, [tensor for tensor in copy.graph.initializer if tensor.name not in left_out])
+    copy.graph.input.extend(helper.make_value_info(name, kind) for name, kind in types.items() if name not in given)
+    return bytes(copy.SerializeToString())
