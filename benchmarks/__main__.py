@@ -1,8 +1,9 @@
 """Measure everything, or the groups that are named, and write each as a section of ``docs/benchmarks.md``; with
 ``--quick`` print the rows and write nothing.
 
-``latency``, ``size`` and ``scale`` run only by name: they take a quarter of an hour and more. ``size`` writes a page of
-its own. Subjects of ``scale`` can be measured alone: ``python -m benchmarks scale --only mlp-100`` prints their rows.
+``latency``, ``size`` and ``scale`` run only by name: they take a quarter of an hour and more. ``size`` writes a page
+of its own. Subjects of ``scale`` can be measured alone: ``python -m benchmarks scale --only mlp-100`` prints their
+rows.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few repeats and small sizes, to see that it works")
     names = f"only these: {', '.join(GROUPS)}"
     parser.add_argument("group", nargs="*", choices=[[], *GROUPS], metavar="GROUP", help=names)
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="of scale: this subject; repeatable")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="of scale: this subject; repeatable"
+    )
     options = parser.parse_args()
     if options.only:
         if options.group != ["scale"]:

@@ -95,9 +95,10 @@ def rows_of(
             what = ""
     peak, allowed = max(cost.peak for cost in costs[OURS]), PER_BYTE * size + BESIDES
     ended = all(cost.code is not None for cost in costs[OURS])
+    met: Verdict = False if peak > allowed else ended or "unclear"
     yield Row(
         f"{name}: memory", f"{peak / 2**20:,.0f} MiB", f"a file of {size / 1e6:,.1f} MB",
-        f"{peak / allowed:.2f} of what is allowed", f"at most {PER_BYTE:g} × and {BESIDES / 1e9:g} GB", False if peak > allowed else ended or "unclear",
+        f"{peak / allowed:.2f} of what is allowed", f"at most {PER_BYTE:g} × and {BESIDES / 1e9:g} GB", met,
         len(costs[OURS]),
     )  # fmt: skip
     if most is not None:

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.scale.measured FILE LIMIT COMMAND...`` runs a command and writes into ``FILE`` what it and all
-processes below it took, as JSON with the fields of ``Cost``; what has not ended after ``LIMIT`` seconds is ended, and
-so is what would leave this host without memory.
+"""``python -m benchmarks.scale.measured FILE LIMIT COMMAND...`` runs a command and writes into ``FILE`` what it took,
+with all processes below it, as JSON with the fields of ``Cost``; what has not ended after ``LIMIT`` seconds is ended,
+and so is what would leave this host without memory.
 
 Memory is looked at ten times a second: the sum of the parts of all processes (PSS), in which a page that several of
 them have mapped counts once.

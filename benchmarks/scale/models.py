@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET, IR = 18, 10
+HEAD = 32
+"""Values of a head of the decoder."""
 Shape = Sequence[int | str]
-Array = npt.NDArray[np.float32]
 
 
 class Graph:
@@ -52,7 +54,7 @@ class Graph:
         self._weights.append(tensor)
         return name
 
-    def node(self, operator: str, *inputs: str, **attributes: object) -> str:
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"{operator.lower()}{len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, inputs, [f"{name}_y"], name, **attributes))
         return f"{name}_y"
@@ -99,7 +101,7 @@ def mlp(file: Path, megabytes: int, *, external: bool = False) -> None:
     for _ in range(layers - 2):
         x = graph.node("Relu", graph.dense(x, width, width))
     x = graph.node("LeakyRelu", graph.dense(x, width, width), alpha=0.1)
-    graph.node("Mul", graph.dense(x, width, width), graph.constant(np.float32([0.5])))
+    graph.node("Mul", graph.dense(x, width, width), graph.constant(np.array([0.5], np.float32)))
     graph.output("y", ["batch", width])
     graph.save(file)
 
@@ -108,7 +110,7 @@ def nodes(file: Path, count: int) -> None:
     """Small residual blocks of five nodes each."""
     graph = Graph()
     x = graph.input("x", ["batch", 16])
-    share = graph.constant(np.float32([0.1]))
+    share = graph.constant(np.array([0.1], np.float32))
     for _ in range(count // 5):
         x = graph.node("Add", x, graph.node("Mul", graph.node("Tanh", graph.dense(x, 16, 16)), share))
     graph.output("y", ["batch", 16])
@@ -129,7 +131,7 @@ def image(file: Path, side: int) -> None:
     x = graph.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
     x = graph.node("Relu", graph.conv(x, 128, 256, 3))
     x = graph.node("LeakyRelu", graph.conv(x, 256, 16, 3), alpha=0.1)
-    scales = graph.constant(np.float32([1, 1, 4, 4]))
+    scales = graph.constant(np.array([1, 1, 4, 4], np.float32))
     how = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
     graph.conv(graph.node("Resize", x, "", scales, **how), 16, 3, 3)
     graph.output("y", [1, 3, side // 8, side // 8])
@@ -157,9 +159,9 @@ def inputs(file: Path, count: int) -> None:
     graph.save(file)
 
 
-def decoder(file: Path, layers: int = 12, width: int = 256, heads: int = 8) -> None:
-    """A language model of 1,000 words and 16 places that norms before each block, as GPT-2 does."""
-    words, places = 1000, 16
+def decoder(file: Path, layers: int = 12, width: int = 256, words: int = 1000) -> None:
+    """A language model of 16 places that norms before each block, as GPT-2 does, with heads of 32."""
+    places, heads = 16, width // HEAD
     graph = Graph()
     ids = graph.input("ids", ["batch", places], TensorProto.INT64)
     x = graph.node("Gather", graph.weight(words, width, spread=1), ids)
@@ -180,20 +182,20 @@ def _norm(graph: Graph, x: str, width: int) -> str:
 
 
 def _gelu(graph: Graph, x: str) -> str:
-    erf = graph.node("Erf", graph.node("Mul", x, graph.constant(np.float32([math.sqrt(0.5)]))))
-    half = graph.node("Mul", x, graph.constant(np.float32([0.5])))
-    return graph.node("Mul", half, graph.node("Add", erf, graph.constant(np.float32([1]))))
+    erf = graph.node("Erf", graph.node("Mul", x, graph.constant(np.array([math.sqrt(0.5)], np.float32))))
+    half = graph.node("Mul", x, graph.constant(np.array([0.5], np.float32)))
+    return graph.node("Mul", half, graph.node("Add", erf, graph.constant(np.array([1], np.float32))))
 
 
 def _attention(graph: Graph, x: str, mask: str, width: int, heads: int) -> str:
-    split = graph.constant(np.int64([0, 0, heads, width // heads]))
-    whole = graph.constant(np.int64([0, 0, width]))
+    split = graph.constant(np.array([0, 0, heads, width // heads], np.int64))
+    whole = graph.constant(np.array([0, 0, width], np.int64))
     parts = [graph.node("Reshape", graph.dense(x, width, width), split) for _ in range(3)]
     query, key, value = (
         graph.node("Transpose", part, perm=perm)
         for part, perm in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
     )
-    scale = graph.constant(np.float32([1 / math.sqrt(width // heads)]))
+    scale = graph.constant(np.array([1 / math.sqrt(width // heads)], np.float32))
     scores = graph.node("Add", graph.node("Mul", graph.node("MatMul", query, key), scale), mask)
     mixed = graph.node("MatMul", graph.node("Softmax", scores, axis=-1), value)
     merged = graph.node("Reshape", graph.node("Transpose", mixed, perm=[0, 2, 1, 3]), whole)

@@ -1,4 +1,4 @@
-"""Networks of the usual sizes, with weights of a seed that the caller sets. It lies beside the case that names them."""
+"""Networks of the usual sizes, with weights of a seed that the caller sets; a copy lies beside the case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchvision.models import resnet
 from torchvision.models.vision_transformer import VisionTransformer
 
 
-class ViT(VisionTransformer):  # type: ignore[misc]  # torchvision has no types
+class ViT(VisionTransformer):
     """ViT-B/16 unless it is to be smaller; its last layer begins with zeros, whose outputs are zeros."""
 
     def __init__(self, side: int = 224, layers: int = 12, width: int = 768) -> None:
@@ -16,8 +16,8 @@ class ViT(VisionTransformer):  # type: ignore[misc]  # torchvision has no types
         nn.init.normal_(self.heads[-1].weight, std=0.02)
 
 
-class ResNet(resnet.ResNet):  # type: ignore[misc]  # torchvision has no types
-    """ResNet-50 unless it is to be smaller, whose norms have seen images: fresh ones let values grow with every block."""
+class ResNet(resnet.ResNet):
+    """ResNet-50 unless it is to be smaller. Its norms have seen images, else values grow with every block."""
 
     def __init__(self, blocks: tuple[int, ...] = (3, 4, 6, 3)) -> None:
         super().__init__(resnet.Bottleneck, list(blocks))
@@ -35,7 +35,8 @@ class Decoder(nn.Module):
         self.last = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1000))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(self.blocks(x))  # type: ignore[no-any-return]
+        y: torch.Tensor = self.last(self.blocks(x))
+        return y
 
 
 class Block(nn.Module):
@@ -56,4 +57,5 @@ class Block(nn.Module):
         future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
         mixed = scores.masked_fill(future, -1e4).softmax(-1) @ value
         x = x + self.merge(mixed.transpose(1, 2).flatten(2))
-        return x + self.wide(self.second(x))
+        y: torch.Tensor = x + self.wide(self.second(x))
+        return y
