@@ -40,6 +40,7 @@ CASE = """planted:
   about: a file and a change of it
   onnx: original.onnx
   runtimes: [onnxruntime]
+  specials: false
   export: {{onnx: {{opsets: [{opset}], file: changed.onnx}}}}
 """
 
@@ -114,14 +115,14 @@ def outcome_of(change: Change, original: Path, folder: Path) -> Outcome:
     folder.mkdir()
     try:
         shutil.copy(original, folder / "original.onnx")
-        moved = _planted(change, folder)
+        moved = planted(change, folder)
         empty = Outcome(change, moved, None)
         return _compared(empty, folder) if empty.counts else empty
     finally:
         shutil.rmtree(folder)
 
 
-def _planted(change: Change, folder: Path) -> float:
+def planted(change: Change, folder: Path) -> float:
     """Write the changed file, and return how far it moves an output, as a share of the largest value."""
     model = onnx.load(folder / "original.onnx")
     wanted = [*_answers(folder / "original.onnx")]
@@ -154,6 +155,6 @@ def _compared(empty: Outcome, folder: Path) -> Outcome:
     cost = measure([sys.executable, "-m", "conformance", *words], folder, LIMIT)
     file = folder / "report" / "run.json"
     records = json.loads(file.read_text(encoding="utf-8"))["records"] if file.is_file() else []
-    errors = tuple(record["error"] for record in records if record["status"] == "failed")
+    errors = tuple(dict.fromkeys(record["error"] for record in records if record["status"] == "failed"))
     examples = sum(record["examples"] for record in records)
     return Outcome(empty.change, empty.moved, cost.code, errors, cost.seconds, examples)

@@ -43,7 +43,7 @@ def plants() -> Iterator[Change]:
     for place, channel in ((0, 3), (1, 20), (2, 77), (-3, 5), (-2, 9)):
         edit = partial(_channel, place=place, channel=channel)
         yield Change("one channel", "image", f"channel {channel} of Conv {place}", edit)
-    for layer, heads in ((0, (0, 1)), (0, (1, 0)), (1, (0, 1)), (5, (2, 6)), (11, (3, 4))):
+    for layer, heads in ((0, (0, 1)), (0, (1, 0)), (1, (0, 1)), (5, (2, 5)), (11, (3, 4))):
         edit = partial(_heads, layer=layer, heads=heads, through_value=heads == (1, 0))
         where = "value" if heads == (1, 0) else "output"
         yield Change("one head", "decoder", f"heads {min(heads)} and {max(heads)} of layer {layer}, {where}", edit)
