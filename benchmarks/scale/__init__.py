@@ -108,16 +108,20 @@ def rows_of(
 
 
 def _ratio(row: Row, ours: Sequence[Cost], theirs: Sequence[Cost], limit: float | None) -> Row:
-    """Return the row with the ratio of core-seconds, which is a bound where one of the sides did not end."""
+    """Return the row with the ratio of core-seconds, which is a bound where the check was ended before its verdict.
+
+    Nothing is met where a side failed: it did not do the work that the other one did.
+    """
+    right, theirs_right = (all(cost.code == 0 for cost in side) for side in (ours, theirs))
     spread = Spread([one.cores / other.cores for one, other in zip(ours, theirs, strict=True)])
-    ended, others_ended = (all(cost.code is not None for cost in side) for side in (ours, theirs))
-    text = f"{spread:.1f}" if ended and others_ended else f"more than {spread:.1f}" if others_ended else ""
+    bound = "more than " if any(cost.cut for cost in ours) else ""
     met: Verdict = None
     if limit is not None:
         met = spread.meets(limit)
-        if not (ended and others_ended):
-            met = False if others_ended and min(spread.values) > limit else "unclear"
+        if not (right and theirs_right):
+            met = False if theirs_right and min(spread.values) > limit else "unclear"
     target = "" if limit is None else f"at most {limit:g} ×"
+    text = f"{bound}{spread:.1f}" if theirs_right else ""
     return Row(row.what, row.measured, row.compared_with, text, target, met, row.repeats)
 
 

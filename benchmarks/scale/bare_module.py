@@ -29,6 +29,7 @@ def export(module: torch.nn.Module, example: torch.Tensor, exporter: str, file: 
 def main(name: str, exporter: str, file: str, shape: str, settings: str) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    torch.backends.mha.set_fastpath_enabled(False)  # which TorchScript's exporter has no symbolic for
     module = getattr(networks, name)(**json.loads(settings)).eval()
     size = json.loads(shape)
     options = onnxruntime.SessionOptions()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.scale import models
 
@@ -54,7 +55,7 @@ class File:
         if not (folder / "report.json").is_file():
             return 0
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        return sum(record["examples"] for model in report["models"] for record in model["records"])
+        return _verified(record for model in report["models"] for record in model["records"])
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Module:
         if not (folder / "report" / "run.json").is_file():
             return 0
         run = json.loads((folder / "report" / "run.json").read_text(encoding="utf-8"))
-        return sum(record["examples"] for record in run["records"])
+        return _verified(run["records"])
 
 
 Subject = File | Module
@@ -149,6 +150,10 @@ def _audio(name: str, samples: int) -> File:
 
 def _inputs(name: str, count: int) -> File:
     return File(name, partial(models.inputs, count=count), {f"x{number}": (BATCH, 8) for number in range(count)})
+
+
+def _verified(records: Iterable[Mapping[str, Any]]) -> int:
+    return sum(record["examples"] for record in records if record["check"] == "accuracy")
 
 
 def _polygraphy(file: str, shapes: Sequence[str]) -> list[str]:

@@ -85,7 +85,14 @@ def test_what_did_not_end_is_no_success_and_says_so():
     assert ours.met is False and ours.ratio == "more than 10.0 ×" and "not within 600 s" in ours.measured
     assert memory.met == "unclear" and clock.met is False
     assert judged(of(10, code=None))[0].met == "unclear"  # it may have been about to end
-    assert "exit code 1" in judged(of(9, code=1))[0].measured
+
+
+def test_nothing_is_met_where_a_side_failed():
+    wrong = judged(of(9, code=1))
+    assert "exit code 1" in wrong[0].measured and [row.met for row in wrong][:2] == ["unclear", False]
+    costs = {OURS: [of(9)], BARE: [of(2, code=1)]}
+    row = next(iter(scale.rows_of("net", MB, costs, {})))
+    assert row.met == "unclear" and row.ratio == "" and "exit code 1" in row.compared_with
 
 
 @pytest.mark.parametrize(
