@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.common import ROOT, adopt_orphans, core_seconds
-from conformance.process.worker.children import below, end_below
+from conformance.process.worker.children import below, end_below, signalled_with_parent
 
 TICK = 0.1
 """Seconds between two looks at the memory."""
@@ -55,23 +56,26 @@ def measure(command: Sequence[str], folder: Path, limit: float, environment: Map
     return Cost(**json.loads(file.read_text(encoding="ascii")))
 
 
-def run(command: Sequence[str], limit: float) -> Cost:
-    """Run a command below this process, which must have no other children."""
+def run(command: Sequence[str], limit: float, memory: float) -> Cost:
+    """Run a command below this process, which must have no other children, for so many seconds at most and with so
+    many bytes. Nothing of it is left, however this ends."""
     adopt_orphans()
-    peak, code, cut, free, start = 0, None, "", SHARE * available(), time.perf_counter()
+    peak, code, cut, start = 0, None, "", time.perf_counter()
     process = subprocess.Popen(command, start_new_session=True)
-    while code is None and not cut:
-        peak = max(peak, sum(proportional(pid) for pid in below(os.getpid())))
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(TICK)
-        if code is None and time.perf_counter() - start >= limit:
-            cut = f"not within {limit:g} s"
-        elif code is None and peak > free:
-            cut = f"ended as it took {peak / 2**20:,.0f} MiB"
-    seconds = time.perf_counter() - start
-    if cut:
-        end_below(os.getpid(), patience=None)
-        process.wait()
+    try:
+        while code is None and not cut:
+            peak = max(peak, sum(proportional(pid) for pid in below(os.getpid())))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(TICK)
+            if code is None and time.perf_counter() - start >= limit:
+                cut = f"not within {limit:g} s"
+            elif code is None and peak > memory:
+                cut = f"ended as it took {peak / 2**20:,.0f} MiB"
+        seconds = time.perf_counter() - start
+    finally:
+        if code is None:
+            end_below(os.getpid(), patience=None)
+            process.wait()
     cores = core_seconds()  # which waits for those that the command left behind
     end_below(os.getpid(), patience=None)
     return Cost(seconds, cores, peak, code, cut)
@@ -93,5 +97,7 @@ def proportional(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    found = run(sys.argv[3:], float(sys.argv[2]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signalled_with_parent(signal.SIGTERM)
+    found = run(sys.argv[3:], float(sys.argv[2]), SHARE * available())
     Path(sys.argv[1]).write_text(json.dumps(asdict(found)), encoding="ascii")

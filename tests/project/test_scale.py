@@ -1,5 +1,6 @@
 """Large files: what is measured of a command, how it is judged, and what is planted. Nothing here looks at a time."""
 
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import scale
-from benchmarks.common import HEAD, Row
+from benchmarks.common import HEAD, ROOT, Row
 from benchmarks.scale import ALL, BARE, OURS, POLYGRAPHY, bare_file, models
 from benchmarks.scale.measured import Cost, measure
 from benchmarks.scale.subjects import subjects
 from evidence.scale import page, run
 from evidence.scale.run import Outcome
+from tests.kit.processes import gone, spawned, waited_for
 from tests.plants import large_files
 from tests.plants.large_files import Change
 
@@ -52,6 +54,24 @@ def test_what_a_command_took_is_that_of_all_its_processes_and_shared_pages_count
 def test_what_does_not_end_in_time_is_ended_with_all_below_it(tmp_path):
     cost = measure([sys.executable, "-c", ORPHAN], tmp_path, 0.5)
     assert cost.code is None and cost.cut == "not within 0.5 s" and cost.seconds < 30
+
+
+def test_what_takes_too_much_memory_is_ended_before_the_host_has_none_left():
+    grows = "import time; kept = bytearray(b'x') * 90_000_000; time.sleep(600)"
+    call = f"print(run([sys.executable, '-c', {grows!r}], 60, 8e7))"
+    script = f"import sys; from benchmarks.scale.measured import run; {call}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "code=None" in done.stdout and "cut='ended as it took" in done.stdout
+
+
+def test_nothing_is_left_running_where_the_benchmark_itself_is_ended(tmp_path):
+    call = f"measure([sys.executable, '-c', {ORPHAN!r}], Path({str(tmp_path)!r}), 600)"
+    script = f"import sys; from pathlib import Path; from benchmarks.scale.measured import measure; {call}"
+    outer = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    three = waited_for(lambda: (found := spawned(outer.pid)) and len(found) == 3 and found)
+    outer.kill()
+    outer.wait()
+    assert all(gone(pid) for pid in three)
 
 
 def of(cores: float, code: int | None = 0, peak: int = MB, seconds: float = 2.0) -> Cost:
