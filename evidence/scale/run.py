@@ -36,13 +36,6 @@ STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SIZES = sorted({*BATCHES, 4, 6, 7})
 """Sizes of an open dim, of which each is run in ONNX Runtime alone."""
 SEEDS = 20261128
-CASE = """planted:
-  about: a file and a change of it
-  onnx: original.onnx
-  runtimes: [onnxruntime]
-  specials: false
-  export: {{onnx: {{opsets: [{opset}], file: changed.onnx}}}}
-"""
 
 
 @dataclass(frozen=True)
@@ -148,13 +141,15 @@ def _answers(file: Path) -> Iterator[Array]:
 
 
 def _compared(empty: Outcome, folder: Path) -> Outcome:
-    """Run the suite on a case of both files, as ``conformance check original.onnx changed.onnx`` makes one, but
-    without the search for who is at fault."""
-    (folder / "case.yaml").write_text(CASE.format(opset=models.OPSET), encoding="utf-8")
-    words = ["run", "case.yaml", "--explain", "none", "--store", "store", "--report", "report"]
-    cost = measure([sys.executable, "-m", "conformance", *words], folder, LIMIT)
-    file = folder / "report" / "run.json"
-    records = json.loads(file.read_text(encoding="utf-8"))["records"] if file.is_file() else []
+    """Run ``conformance check original.onnx changed.onnx`` without the search for who is at fault."""
+    words = ["original.onnx", "changed.onnx", "--precision", "fp32", "--runtime", "onnxruntime", "--store", "store"]
+    command = [sys.executable, "-m", "evidence.scale.verdict", *words, "--output", "json=report.json"]
+    cost = measure(command, folder, LIMIT)
+    file = folder / "report.json"
+    report = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"models": []}
+    records = [record for model in report["models"] for record in model["records"]]
     errors = tuple(dict.fromkeys(record["error"] for record in records if record["status"] == "failed"))
-    examples = sum(record["examples"] for record in records)
-    return Outcome(empty.change, empty.moved, cost.code, errors, cost.seconds, examples)
+    examples = sum(record["examples"] for record in records if record["check"] == "accuracy")
+    outcome = Outcome(empty.change, empty.moved, cost.code, errors, cost.seconds, examples)
+    print(f"{outcome.change.subject}, {outcome.change.name}: {outcome.said}", file=sys.stderr, flush=True)
+    return outcome

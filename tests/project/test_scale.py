@@ -20,6 +20,7 @@ from evidence.scale.run import Outcome
 from tests.kit.processes import gone, spawned, waited_for
 from tests.plants import large_files
 from tests.plants.large_files import Change
+from tests.project.test_docs import BEFORE_A_TABLE
 
 MB = 10**6
 TREE = """
@@ -173,6 +174,16 @@ def test_every_plant_moves_an_output_and_no_sound_change_does(subject, tmp_path)
     assert outcomes and [one.change.name for one in outcomes if not one.counts] == []
 
 
+@pytest.mark.thorough
+def test_a_wrong_head_is_found_and_the_same_file_with_other_names_is_not_called_wrong(tmp_path):
+    run.SMALL["decoder"](tmp_path / "original.onnx")
+    every = [change for change in (*large_files.plants(), *large_files.sound()) if change.subject == "decoder"]
+    first = [next(one for one in every if one.kind == kind) for kind in ("one head", "sound")]
+    wrong, sound = (run.outcome_of(one, tmp_path / "original.onnx", tmp_path / "one") for one in first)
+    assert wrong.found and wrong.said == "WrongValue" and not wrong.passed
+    assert sound.passed and sound.said == "right" and not sound.found and sound.examples > 1
+
+
 def told(kind: str, code: int | None, *errors: str, moved: float | None = None) -> Outcome:
     change = Change(kind, "mlp", f"{kind}, {code}", lambda model, strength: None)
     return Outcome(change, (0.0 if kind == "sound" else 0.5) if moved is None else moved, code, errors)
@@ -201,5 +212,6 @@ def test_the_page_has_a_line_for_each_change(tmp_path, monkeypatch):
     page.write("on a host")
     text = Path(tmp_path / "page.md").read_text(encoding="utf-8")
     assert HEAD in text and text.endswith("\non a host\n")
+    assert len(text.partition("\n|")[0].split()) <= BEFORE_A_TABLE
     assert "| mlp | one weight | one weight, None | 0.5 | not within 600 s | 0 | 0 |" in text
     assert text.count("| void |") == 1 and text.count("| mlp |") == len(OUTCOMES)
