@@ -50,7 +50,7 @@ def plants() -> Iterator[Change]:
     for subject, operator, attribute, value in (
         ("mlp", "LeakyRelu", "alpha", 0.15), ("image", "LeakyRelu", "alpha", 0.15),
         ("image", "Resize", "coordinate_transformation_mode", "asymmetric"),
-        ("decoder", "LayerNormalization", "epsilon", 0.1),
+        ("decoder", "LayerNormalization", "epsilon", 1.0),
     ):  # fmt: skip
         edit = partial(_attribute, operator=operator, attribute=attribute, value=value)
         yield Change("one late node", subject, f"{attribute} of the last {operator} is {value}", edit)
