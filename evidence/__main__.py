@@ -30,6 +30,7 @@ from evidence import (
     reach,
     reduction,
     repairs,
+    scale,
     tensorrt_rtx,
     versions,
 )
@@ -54,6 +55,7 @@ PAGES = {
     "endurance": endurance,
     "neighbours": neighbours,
     "depends": depends,
+    "scale": scale,
 }
 """Modules whose ``rows(quick)`` measures and whose ``write(where)`` writes the page of what was measured."""
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
