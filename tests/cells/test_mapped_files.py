@@ -7,9 +7,12 @@ import onnx
 import pytest
 
 from conformance.case.files.case_file import load
+from conformance.case.files.python import Folder
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.cell import Cell
 from conformance.models.exporters.taken_file import TakenFile
+from conformance.models.otherwise.rounding import Rounding
+from conformance.models.reference.file_reference import FileReference
 from conformance.process.disk.onnx_models import MODEL, WEIGHTS
 from conformance.process.errors import attempt
 from conformance.results.records.record import Record
@@ -84,6 +87,21 @@ def test_cells_say_the_same_as_of_a_model_that_onnx_reads(tmp_path, bench, optio
     assert {name for name, one in told["read"].items() if one[0] == PASSED} >= {
         "export fp32", "accuracy fp32", "fidelity fp16", "accuracy fp16", "fidelity int8",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, BESIDE], ids=["one file", "weights beside"])
+def test_what_is_right_has_the_same_bits_in_all_precisions(tmp_path, options, monkeypatch):
+    case, told = of(cells(tmp_path / "case", options=options, net=net()), "accuracy").case, []
+    inputs = {"x": np.random.default_rng(1).standard_normal((3, SIDE)).astype(np.float32)}
+    for small in (mapped.SMALL, 2**40):
+        monkeypatch.setattr(mapped, "SMALL", small)
+        monkeypatch.setattr(mapped, "LARGE", small)
+        with Folder.of(case.folder).active() as folder:
+            reference = FileReference(case, folder)
+            answers = reference(inputs), reference.oracle(inputs), reference.oracle(inputs, Rounding(24, 3))
+        assert reference.oracle_missing is None
+        told.append([array.tobytes() for arrays in answers for array in arrays or []])
+    assert told[0] == told[1] and len({*told[0]}) == 3
 
 
 def test_the_file_is_kept_as_it_is(tmp_path, bench):

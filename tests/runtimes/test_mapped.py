@@ -293,6 +293,20 @@ def test_a_small_file_is_left_to_onnx(tmp_path, monkeypatch):
     assert [*mapped(file).weights] == ["w"], "whose weights may be large all the same"
 
 
+def test_a_file_that_protobuf_does_not_read_for_its_size_is_left_to_onnx(tmp_path, monkeypatch):
+    file = write(tmp_path, net())
+    monkeypatch.setattr(module, "_MOST", file.stat().st_size - 1)
+    assert not mapped(file).weights
+
+
+def test_a_weight_that_has_values_in_two_places_is_for_onnx_to_read(tmp_path):
+    file = write(tmp_path, net(), beside=True)
+    model = onnx.load(file, load_external_data=False)
+    model.graph.initializer[0].float_data.extend([1.0] * 64)
+    file.write_bytes(model.SerializeToString())
+    assert not mapped(file).weights and both(file)[0] == both(file)[1]
+
+
 def test_the_graph_is_read_without_its_weights(tmp_path):
     model = read_graph(write(tmp_path, net()))
     assert [tensor.name for tensor in model.graph.initializer] == ["w", "b"]

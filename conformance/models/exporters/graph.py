@@ -18,7 +18,7 @@ from conformance.case.files.declaration import Case
 from conformance.case.files.dims import Sizes
 from conformance.case.files.must_hold import GraphAssertion
 from conformance.models.exporters.taken_file import TakenFile
-from conformance.process.disk.onnx_models import WEIGHTS, Serialized, Written, serialized
+from conformance.process.disk.onnx_models import Written, serialized
 from conformance.process.errors import Details, Stopped, attempt, did_you_mean, works
 from conformance.runtimes.onnxgraph.reads import copy_of, dims_of, nodes, operator_of
 
@@ -135,12 +135,12 @@ def _check(data: Written, *, full: bool) -> None:
     bytes, as it would make them anew."""
     import onnx
 
-    if isinstance(data, Serialized) and data.weights is None:
-        onnx.checker.check_model(data.data, full_check=full)
+    message = data.message()
+    if message is not None:
+        onnx.checker.check_model(message, full_check=full)
         return
     with tempfile.TemporaryDirectory() as folder:
-        file = data.write(Path(folder))
-        onnx.checker.check_model(file if (file.parent / WEIGHTS).is_file() else file.read_bytes(), full_check=full)
+        onnx.checker.check_model(data.write(Path(folder)), full_check=full)
 
 
 def _tensor_type(value: ValueInfoProto) -> TypeProto.Tensor:

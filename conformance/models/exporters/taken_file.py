@@ -43,11 +43,16 @@ class TakenFile:
                 weights.update(part)
             return sha_of_parts(self._graph, weights.hexdigest())
 
+    def message(self) -> bytes | None:
+        """The model as one message of protobuf; None where its weights lie in a file of their own."""
+        return self._taken.file.read_bytes() if self._taken.is_file else None
+
     def write(self, folder: Path) -> Path:
-        """Put it into a folder; the file of the model. Raises OSError."""
+        """Put it into a folder; the file of the model. Raises OSError, and Stopped where a file has changed."""
         if self._taken.is_file:
             shutil.copyfile(self._taken.file, folder / MODEL)
-            self._taken.weights.check()
+            with reading(self._taken.file):
+                self._taken.weights.check()
             return folder / MODEL
         with (folder / WEIGHTS).open("wb") as stream:
             for part in self._parts():
@@ -79,7 +84,8 @@ class TakenFile:
     def _parts(self) -> Iterator[memoryview | bytes]:
         """Yield what the file of the weights has."""
         for name in self._taken.weights:
-            values = self._taken.weights.bytes_of(name)
+            with reading(self._taken.file):
+                values = self._taken.weights.bytes_of(name)
             yield values.data
             yield bytes(-values.size % _PAGE)
 

@@ -36,6 +36,10 @@ class Written(Protocol):
         """The SHA-256 of all of it, in hexadecimal digits."""
         ...
 
+    def message(self) -> bytes | None:
+        """The model as one message of protobuf; None where its weights lie in a file of their own."""
+        ...
+
     def write(self, folder: Path) -> Path:
         """Put it into a folder; the file of the model. Raises OSError."""
         ...
@@ -53,6 +57,10 @@ class Serialized:
     def sha(self) -> str:
         """The SHA-256 of all of it, in hexadecimal digits."""
         return sha_of_parts(self.data, None if self.weights is None else sha_of(self.weights))
+
+    def message(self) -> bytes | None:
+        """The model as one message of protobuf; None where its weights lie in a file of their own."""
+        return self.data if self.weights is None else None
 
     @property
     def size(self) -> int:

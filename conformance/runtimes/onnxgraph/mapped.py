@@ -266,10 +266,10 @@ def _graph_left_out(data: memoryview, at: int, found: list[tuple[int, int] | Non
 
 def _bare(tensor: memoryview) -> tuple[bytes, int, int] | None:
     """Return a tensor without its bytes, and where in it these are; None where it holds anything else that could be
-    its values, or holds them in two parts."""
+    its values."""
     raw, said = None, list[memoryview]()
     for field_number, value, begin, end in placed_fields(tensor):
-        if field_number == _RAW and isinstance(value, memoryview) and raw is None:
+        if field_number == _RAW and isinstance(value, memoryview):  # the last one counts
             raw = end - len(value), len(value)
         elif field_number in _SAID or (field_number == _LOCATION and isinstance(value, int) and not number(value)):
             said.append(tensor[begin:end])
