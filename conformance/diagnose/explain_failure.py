@@ -14,7 +14,7 @@ from conformance.case.draw.shapes import shrink
 from conformance.case.draw.simplest import simplest
 from conformance.compare.shown import shown
 from conformance.diagnose.beyond import beyond
-from conformance.diagnose.nodes import loss, saturation, settings
+from conformance.diagnose.nodes import loss, saturation, traded_accuracy
 from conformance.diagnose.nodes.blame import Inquiry, Suspect, find, outcome_of
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty, right_without_reuse
 from conformance.diagnose.nodes.other_runtime import ask
@@ -133,7 +133,7 @@ def whom_to_ask(of: CheckedCell) -> Ask:
 
     def asked(stop: Stopped, example: Example) -> Explanation:
         libraries = run.libraries()
-        traded = _ask_about_settings(of, stop, example)
+        traded = _ask_about_options(of, stop, example)
         if traded is not None:
             return traded.explained()
         if converted is None:
@@ -173,14 +173,14 @@ def whom_to_ask(of: CheckedCell) -> Ask:
     return remembering(run, asked, verify, models)
 
 
-def _ask_about_settings(of: CheckedCell, stop: Stopped, example: Example) -> Inquiry | None:
+def _ask_about_options(of: CheckedCell, stop: Stopped, example: Example) -> Inquiry | None:
     """Return that a setting of ONNX Runtime which trades accuracy explains wrong values; None where none does."""
     run, model = of.run, of.converted or of.exported
     if run.cell.runtime != "onnxruntime" or (stop.stage, stop.error) != ("compare", "WrongValue"):
         return None
     inquiry = Inquiry(UnexplainedFailure(stop.stage, stop.fault))
     nodes = model.facts.nodes
-    return settings.ask_about(inquiry, example, of.verify, model.file, run.libraries(), run.config(), nodes)
+    return traded_accuracy.ask_about(inquiry, example, of.verify, model.file, run.libraries(), run.config(), nodes)
 
 
 def fault_by_others(red: RedCell) -> str | None:

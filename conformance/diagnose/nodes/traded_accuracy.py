@@ -23,19 +23,22 @@ from conformance.results.records.record_types import Cause
 
 
 @dataclass(frozen=True)
-class Setting:
+class TradingOption:
     """A session option with which ONNX Runtime trades accuracy."""
 
     key: str
     exact: str
     """Its value with which nothing is traded."""
-    operators: frozenset[str]
-    """A graph that lacks one of these has nothing that it is about."""
+    by_default: frozenset[str] | None = None
+    """The operators about which it is, where it trades unless told not to; None where it has to be asked for."""
 
 
-SETTINGS = (
-    Setting("session.qdq_matmulnbits_accuracy_level", "1", frozenset({"DequantizeLinear", "MatMul"})),
-    Setting("mlas.qnbit.force_fp32", "1", frozenset({"MatMulNBits"})),
+OPTIONS = (
+    TradingOption("session.qdq_matmulnbits_accuracy_level", "1", frozenset({"DequantizeLinear", "MatMul"})),
+    TradingOption("mlas.qnbit.force_fp32", "1", frozenset({"MatMulNBits"})),
+    TradingOption("optimization.enable_gelu_approximation", "0"),
+    TradingOption("session.set_denormal_as_zero", "0"),
+    TradingOption("mlas.enable_gemm_fastmath_arm64_bfloat16", "0"),
 )
 """In the order in which they are tried. The first, 4 by default, is about ``DequantizeLinear`` and ``MatMul`` that
 become one ``MatMulNBits``, the second about that operator, whatever ``accuracy_level`` the file says (ONNX Runtime
@@ -59,7 +62,7 @@ def ask_about(
     for key, changed in _candidates(config, {name.rpartition("::")[2] for name in operators}):
         asked = other_runtime.ask("onnxruntime", model, libraries, example.inputs, changed)
         if asked.outputs is not None and agrees(asked.outputs):
-            healing = {key: changed.get(key, "its default")}
+            healing = {key: changed[key]}
             costs = loss.sqnr(got, asked.outputs)
             cause: Cause = {"name": "setting", "shown_by": {**healing}, "lacks": [], "costs": costs}
             witness = Witness("onnxruntime", "agrees", config=healing)
@@ -68,13 +71,11 @@ def ask_about(
 
 
 def _candidates(config: Mapping[str, str], operators: Collection[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the options to try, each with the key that is another: without those that the case sets itself, and with
-    the exact values of those that trade by default."""
+    """Yield the options to try, each with the key that is another: the exact values of those with which the case
+    trades, and of those that trade by default."""
     from conformance.runtimes.onnxruntime import knows
 
-    for key in sorted(config.keys() - {setting.key for setting in SETTINGS}):
-        yield key, {name: kept for name, kept in config.items() if name != key}
-    for setting in SETTINGS:
-        trades = config.get(setting.key) != setting.exact
-        if trades and setting.operators <= {*operators} and knows(setting.key):
-            yield setting.key, {**config, setting.key: setting.exact}
+    for option in OPTIONS:
+        trades = option.by_default is not None and option.by_default <= {*operators} and knows(option.key)
+        if config.get(option.key, option.exact if not trades else None) != option.exact:
+            yield option.key, {**config, option.key: option.exact}
