@@ -102,6 +102,16 @@ def test_what_is_wrong_at_one_end_alone_is_found(bench, over, size):
     assert record.draw is not None and record.draw["dims"] == {"batch": size}
 
 
+def test_a_declared_failure_is_looked_for_as_long_as_it_takes(bench, over):
+    def wrong(inputs, outputs):
+        return [output + 1 if len(output) == 4 else output for output in outputs]
+
+    declared = "fails: [{stage: compare, error: WrongValue, because: it is wrong for four, fault: runtime}]"
+    with wrong_runtime(wrong):
+        record = bench.run(case_of("torch.sin(x)", QUICK, declared, dims="batch: 1..9"))
+    assert record.status == "xfailed" and record.left_out is None
+
+
 def test_a_budget_that_ends_before_the_ends_of_the_dims_gives_no_verdict(bench):
     record = bench.run(CASE, budget=1e-9)
     assert record.status == "skipped" and record.undecided
