@@ -42,6 +42,8 @@ _SUMS = ("ReduceSum", "ReduceMean", "CumSum", "AveragePool", "GlobalAveragePool"
 _OF_TERMS = (*_PRODUCTS, *_SUMS, *_TRANSFORMS, "Resize")
 _OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpNormalization", "LpPool", "RNN")
 """Operators of several steps that ONNX has no function of: what they compute of is off by a unit instead."""
+_TAKES = ("Gather", "GatherElements", "GatherND", "Slice")
+"""Operators that take some of their values, such as a few rows of all embeddings: these alone are widened."""
 OF_TRANSFORMS = 2.0
 """How far a value of a transform may be off, in units of the sum of the sizes of its terms: factors that are rounded
 angles are off by units of their own (for fast transforms see N. Higham, section 24.1)."""
@@ -91,11 +93,13 @@ class RoundedSession(ReferenceSession):
     def _rounding(self, node: OpRun, compute: Compute) -> Compute:
         def run(*inputs: Any, **more: Any) -> Outputs:
             units = self._units
-            if self._widens:
+            if self._widens and node.op_type not in _TAKES:
                 inputs = tuple(map(_wide, inputs))
             if units is not None and node.op_type in _OF_STEPS:
                 inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
             outputs = compute(*inputs, **more)
+            if self._widens and node.op_type in _TAKES:
+                outputs = tuple(map(_wide, outputs))
             if units is None:
                 return outputs
             if node.op_type in _OF_TERMS and _is_plain(outputs[0]):
