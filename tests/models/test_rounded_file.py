@@ -8,8 +8,9 @@ from onnx import TensorProto, helper
 
 from conformance.case.draw.draw import Draw
 from conformance.case.plan.catalogue import plan
+from conformance.models.otherwise import rounded_file
 from conformance.models.otherwise.rounded_file import ArrayUnits, RoundedSession
-from conformance.models.otherwise.rounding import Rounding, Units
+from conformance.models.otherwise.rounding import Rounding, Sums, Units
 from conformance.models.reference.float64_model import in_float64
 from conformance.models.reference.written_out import COMPOSITE, write_out_operators
 from conformance.runtimes.onnxreference import ReferenceSession
@@ -117,3 +118,62 @@ def cubic(values, kind, a):
             total += float(values[min(max(at, 0), 3)]) * (near if t <= 1 else far)
         found.append(total)
     return np.float32(found)
+
+
+# ---- large weights -----------------------------------------------------------------------------------------------
+
+
+def embedding():
+    """A model of which rows of one weight are taken and multiplied with another; both have no values in it."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "rows": rng.standard_normal((500, 64)).astype(np.float32),
+        "w": rng.standard_normal((64, 40)).astype(np.float32),
+    }
+    nodes = [helper.make_node("Gather", ["rows", "i"], ["taken"]), helper.make_node("MatMul", ["taken", "w"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("i", TensorProto.INT64, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 40])],
+        [helper.make_tensor(name, TensorProto.FLOAT, one.shape, one.tobytes(), True) for name, one in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), weights
+
+
+@pytest.mark.parametrize("most", [10, 10**9], ids=["each by its node", "all at once"])
+def test_weights_are_widened_wherever_they_are_read(monkeypatch, most):
+    monkeypatch.setattr("conformance.models.otherwise.rounded_file.MOVED_WEIGHTS", most)
+    made, weights = embedding()
+    session, i = RoundedSession(made, weights), np.array([1, 2, 3])
+    (y,) = session.run({"i": i})
+    right = weights["rows"][i].astype(float) @ weights["w"].astype(float)
+    assert y.dtype == np.float64 and np.allclose(y, right, rtol=1e-14)
+    assert all(one.dtype == np.float32 for one in weights.values())
+
+
+def test_what_terms_add_up_to_is_measured_once_for_all_roundings(monkeypatch):
+    made, weights = embedding()
+    session, i, sums = RoundedSession(made, weights), np.array([1, 2, 3]), Sums()
+    ways = [Rounding(24, seed, mirrored=mirrored, sums=sums) for seed in range(2) for mirrored in (False, True)]
+    anew = [session.run({"i": i}, Rounding(24, way.seed, mirrored=way.mirrored))[0] for way in ways]
+    counted: list[str] = []
+    measure = rounded_file._size_of_terms
+    monkeypatch.setattr(
+        rounded_file, "_size_of_terms", lambda node, *more: counted.append(node.op_type) or measure(node, *more)
+    )
+    kept = [session.run({"i": i}, way)[0] for way in ways]
+    assert counted == ["MatMul"]
+    (exact,) = session.run({"i": i})
+    for one, other in zip(anew, kept, strict=True):  # the terms differ in their last bits
+        np.testing.assert_allclose(one - exact, other - exact, rtol=1e-4, atol=1e-12)
+
+
+def test_what_is_kept_of_sums_has_a_limit(monkeypatch):
+    monkeypatch.setattr("conformance.models.otherwise.rounding.MOST_SUMS", 100)
+    sums, measured = Sums(), list[int]()
+
+    def measure(count: int):
+        return lambda: measured.append(count) or (np.zeros(count),)
+
+    for count in (5, 10, 5, 10):
+        sums.of((count, "MatMul", (count,)), measure(count))
+    assert measured == [5, 10, 10]
