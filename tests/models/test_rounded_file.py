@@ -134,7 +134,8 @@ def embedding():
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("i", TensorProto.INT64, [3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 40])],
-        [helper.make_tensor(name, TensorProto.FLOAT, one.shape, one.tobytes(), True) for name, one in weights.items()],
+        [helper.make_tensor(name, TensorProto.FLOAT, one.shape, one.tobytes(), True) for name, one
+         in weights.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), weights
 
