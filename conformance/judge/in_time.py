@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from conformance.case.draw.draw import Draw
+from conformance.case.draw.example import Draw
 
 SECONDS = 20.0
 """Seconds of CPU for the examples of a cell, unless ``--budget`` says otherwise. A file of 1 GB that has five cells

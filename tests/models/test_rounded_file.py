@@ -37,6 +37,13 @@ def test_arrays_move_as_tensors_do(bits, way):
     rounding = Rounding(bits, 3, **way)
     tensors = Units(rounding).rounded(torch.from_numpy(values.copy())).numpy()
     np.testing.assert_array_equal(ArrayUnits(rounding).rounded(values), tensors)
+    for number in (values[0], 0.0, np.nan):  # an array without dims stays one
+        one, alone = ArrayUnits(rounding), ArrayUnits(rounding)
+        rounded, moved = one.rounded(np.array(number)), one.moved(np.array(number))
+        assert isinstance(rounded, np.ndarray) and rounded.shape == moved.shape == ()
+        np.testing.assert_array_equal(
+            [rounded, moved], [alone.rounded(np.array([number]))[0], alone.moved(np.array([number]))[0]]
+        )
 
 
 def model(*nodes, k=3):
@@ -176,5 +183,12 @@ def test_what_is_kept_of_sums_has_a_limit(monkeypatch):
         return lambda: measured.append(count) or (np.zeros(count),)
 
     for count in (5, 10, 5, 10):
-        sums.of((count, "MatMul", (count,)), measure(count))
+        sums.of((count, "MatMul", (count,)), np.ones(1), measure(count))
     assert measured == [5, 10, 10]
+
+
+@pytest.mark.parametrize("other", [[-1e-6, 1.0], [0.4, 1.0], [np.nan, 1.0]])
+def test_sums_of_another_result_are_measured_anew(other):
+    sums, call = Sums(), (1, "MatMul", (2,))
+    assert sums.of(call, np.array([1e-6, 1.0]), lambda: (1,)) == sums.of(call, np.array([1.01e-6, 1.0]), lambda: (2,))
+    assert sums.of(call, np.array(other), lambda: (3,)) == (3,)

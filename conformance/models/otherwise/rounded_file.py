@@ -117,7 +117,7 @@ class RoundedSession(ReferenceSession):
             return () if size is None else (size,)
 
         self._count += 1
-        return next(iter(self._sums.of((self._count, node.op_type, outputs[0].shape), measure)), None)
+        return next(iter(self._sums.of((self._count, node.op_type, outputs[0].shape), outputs[0], measure)), None)
 
 
 def _size_of_terms(node: OpRun, compute: Compute, inputs: Outputs, outputs: Outputs) -> Array | None:
@@ -177,6 +177,7 @@ class ArrayUnits:
 
         Those that need no rounding stay, as they are exact in every computation.
         """
+        shape, value = value.shape, np.atleast_1d(value)
         with np.errstate(all="ignore"):
             unit = self._unit(value)
             nearest = np.rint(value / unit)
@@ -189,7 +190,8 @@ class ArrayUnits:
                 nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
             np.copyto(nearest, value, where=stays)
             beyond = np.abs(nearest) > self._largest
-            return np.where(beyond, np.copysign(np.inf, nearest), nearest) if beyond.any() else nearest
+            nearest = np.where(beyond, np.copysign(np.inf, nearest), nearest) if beyond.any() else nearest
+            return nearest.reshape(shape)
 
     def summed(self, value: Array, size: Array) -> Array:
         """Return sums off by units of ``size``, what their terms add up to without their signs."""
@@ -214,13 +216,13 @@ class ArrayUnits:
 
     def _unit(self, value: Array) -> Array:
         # as rounding.Units does: frexp and ldexp take longer than all the rest
-        exponents = value.view(np.int64) >> FRACTION
+        exponents = np.atleast_1d(value).view(np.int64) >> FRACTION
         exponents &= 0x7FF
         small = exponents <= self._lowest + BIAS - 1
         exponents -= self._bits - 1
         np.copyto(exponents, self._smallest + BIAS, where=small)
         exponents <<= FRACTION
-        return exponents.view(np.float64)
+        return exponents.view(np.float64).reshape(value.shape)
 
     def _drawn(self, value: Array) -> Array:
         drawn = np.frombuffer(self._rng.bytes(value.size), dtype=np.uint8)

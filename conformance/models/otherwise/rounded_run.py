@@ -114,7 +114,8 @@ class Rounded(OperatorCalls):
             return magnitude, one_by_one(name, args, result, magnitude)
 
         self._count += 1
-        magnitude, error = self._sums.of((self._count, name, tuple(result.shape)), measure)
+        values = result.detach().numpy()
+        magnitude, error = self._sums.of((self._count, name, tuple(result.shape)), values, measure)
         assert isinstance(magnitude, torch.Tensor)
         return magnitude, error
 
