@@ -247,7 +247,7 @@ class Examples:
         output = find_vacuous(self._verify.vacuity, excused) if says.vacuous is None else None
         if output is not None:
             vacuous = self._verify.vacuity.findings().keys() - excused
-            if says.is_drafted:
+            if says.is_drafted or says.is_given:
                 self._note_vacuous(output, vacuous)
                 record.draw = draw
                 return None
@@ -276,7 +276,8 @@ class Examples:
         assert self._verify.vacuity is not None
         reason = vacuous_failure(self._record, self._verify.vacuity, output).reason
         if len(vacuous) >= len(self._verify.vacuity):
-            raise NoVerdict(f"{reason}: the values that were drawn do not show whether the runtime is right")
+            which = "given" if self._cell.case.says.is_given else "drawn"
+            raise NoVerdict(f"{reason}: the values that were {which} do not show whether the runtime is right")
         warning: Warned = {"name": "vacuous", "error": "Vacuous", "text": reason}
         self._record.warnings = [*self._record.warnings, warning]
 

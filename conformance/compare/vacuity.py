@@ -50,6 +50,11 @@ class Vacuity:
         """The number of outputs."""
         return len(self.limits)
 
+    def have_no_other(self) -> None:
+        """Ask for nothing about the outputs of another draw, as all draws have the same inputs."""
+        for possible in self._possible:
+            possible.discard(ANOTHER)
+
     def see(self, wanted: Sequence[Array], inputs: Inputs | None = None) -> None:
         """Try the wrong outputs that have not been refused yet against one draw's reference; ``inputs`` are what
         indices may be looked up in."""

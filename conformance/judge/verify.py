@@ -247,6 +247,8 @@ class Verifier(Comparer):
             rows = [entry.rows.match == "in any order" for entry in outputs] or [False] * len(wanted)
             self.judge = self.make_judge(wanted, tuple(rows), reading_of(self.cell.case, outputs))
             self.vacuity = self.judge.vacuity()
+            if self.cell.case.says.is_given:
+                self.vacuity.have_no_other()
         return self.judge
 
     def _allow_halves(self, example: Example) -> None:

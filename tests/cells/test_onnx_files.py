@@ -387,6 +387,17 @@ def test_check_says_what_is_wrong_with_what_it_is_given(tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("graph, given, code, said", [
+    ("net (float[2] x) => (float[2] y) { y = Relu (x) }", "x=-1,-3", 5, "the values that were given do not show"),
+    ("net (float[2] x) => (float[2] y) { y = Exp (x) }", "x=0,3", 0, "right: onnxruntime in fp32"),
+])  # fmt: skip
+def test_values_that_a_user_gives_are_no_reason_to_be_red(tmp_path, capsys, graph, given, code, said):
+    save(model_of(graph, 17), tmp_path / "net.onnx")
+    words = ["--store", str(tmp_path / ".store"), "--runtime", "onnxruntime", "--precision", "fp32", "--input", given]
+    assert main(["check", str(tmp_path / "net.onnx"), *words]) == code
+    assert said in capsys.readouterr().out
+
+
 def test_an_operator_whose_own_function_onnx_refuses_is_no_fault_of_the_file(tmp_path, capsys):
     """ONNX's function for MeanVarianceNormalization lacks the default of ``axes``; runtimes have it."""
     save(

@@ -192,6 +192,12 @@ class Declaration(Says):
         unsaid = self.recorded is not None or all(entry.is_drafted for entry in self.inputs.values())
         return self.onnx is not None and unsaid
 
+    @property
+    def is_given(self) -> bool:
+        """Return whether the case is a file of whose inputs somebody has given all values."""
+        values = [entry.values for entry in self.inputs.values()]
+        return self.onnx is not None and all(one is not None and one.exactly is not None for one in values)
+
     def takes_specials(self, name: str) -> bool:
         """Return whether NaN and infinities go into this input."""
         return self.inputs[name].type.is_float and (self.specials is None or name in self.specials)
