@@ -78,11 +78,12 @@ def _mean(node: OpRun, x: Array) -> Array | None:
     if x.dtype not in (np.float32, np.float64) or np.isnan(x).any():
         return None
     total = _pooled(node, x, 0.0, np.add)
-    if total is None:
+    window = _Window.of(node, _said(node, "kernel_shape", ()), x.shape[2:])
+    if total is None or window is None:
         return None
     if _said(node, "count_include_pad", 0):
         return np.asarray(total / x.dtype.type(math.prod(_said(node, "kernel_shape", ()))))
-    count = _pooled(node, np.ones((1, 1, *x.shape[2:]), x.dtype), 0.0, np.add)
+    count = window.joined(np.ones((1, 1, *x.shape[2:]), x.dtype), 0.0, np.add)
     mean: Array = total / count
     return mean
 
@@ -92,10 +93,7 @@ def _pooled(node: OpRun, x: Array, outside: float, join: Callable[..., Array]) -
     window = _Window.of(node, _said(node, "kernel_shape", ()), x.shape[2:])
     if window is None or math.prod(window.kernel) > math.prod((*x.shape[:2], *window.out)):
         return None
-    padded, result = window.padded(x, outside), np.full((*x.shape[:2], *window.out), outside, x.dtype)
-    for place in itertools.product(*map(range, window.kernel)):
-        join(result, padded[(slice(None), slice(None), *window.slices(place))], out=result)
-    return result
+    return window.joined(x, outside, join)
 
 
 class _Window:
@@ -131,6 +129,13 @@ class _Window:
         if not any(map(any, self._pads)):
             return x
         return np.pad(x, [(0, 0), (0, 0), *self._pads], constant_values=value)
+
+    def joined(self, x: Array, outside: float, join: Callable[..., Array]) -> Array:
+        """Return what joining the values of each window gives, of which the padding has the value ``outside``."""
+        padded, result = self.padded(x, outside), np.full((*x.shape[:2], *self.out), outside, x.dtype)
+        for place in itertools.product(*map(range, self.kernel)):
+            join(result, padded[(slice(None), slice(None), *self.slices(place))], out=result)
+        return result
 
     def slices(self, place: Sequence[int]) -> list[slice]:
         """Return where the value at a place of each window is in the padded array."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from conformance.models.otherwise.undefined_file import OpenSession
 from conformance.runtimes import evaluator_kernels
 from conformance.runtimes.onnxreference import ReferenceSession
 
@@ -28,7 +29,7 @@ def model_of(operator: str, inputs: dict[str, np.ndarray], outputs: int = 1, **a
 def both(operator: str, inputs: dict[str, np.ndarray], outputs: int = 1, **attributes: object):
     """What this package's session gives, and what onnx's evaluator does."""
     model = model_of(operator, inputs, outputs, **attributes)
-    return ReferenceSession(model).run(inputs), ReferenceEvaluator(model).run(None, inputs)
+    return OpenSession(model).run(inputs), ReferenceEvaluator(model).run(None, inputs)
 
 
 def alike(got, wanted) -> None:
@@ -90,7 +91,7 @@ def test_pools_are_those_of_the_specification(data, dims, counts, operator):
     sizes, attributes = data.draw(windows(dims))
     x = np.random.default_rng(0).standard_normal((2, 3, *sizes)).astype(np.float32)
     more = {"count_include_pad": int(counts)} if operator == "AveragePool" else {}
-    got = ReferenceSession(model_of(operator, {"x": x}, **attributes, **more)).run({"x": x})
+    got = OpenSession(model_of(operator, {"x": x}, **attributes, **more)).run({"x": x})
     alike(got, [one_by_one(x, operator, counts, attributes)])
 
 
@@ -130,14 +131,14 @@ def test_a_convolution_passes_on_special_values_where_they_are_and_nowhere_else(
     x, w = np.zeros((1, 1, 7), np.float32), np.ones((1, 1, 2), np.float32)
     x[0, 0, 3] = np.inf
     inputs = {"x": x, "w": w}  # ONNX's own kernel multiplies by the zeros in between, and so makes NaN
-    (got,) = ReferenceSession(model_of("Conv", inputs, dilations=[2])).run(inputs)
+    (got,) = OpenSession(model_of("Conv", inputs, dilations=[2])).run(inputs)
     assert [*np.flatnonzero(np.isinf(got))] == [1, 3] and not np.isnan(got).any()
 
 
 def test_shapes_that_do_not_fit_are_refused_by_the_evaluator():
     inputs = {"x": np.zeros((1, 3, 5, 5), np.float32), "w": np.zeros((2, 2, 3, 3), np.float32)}
     with pytest.raises(ValueError, match="Shape inconsistencies"):
-        ReferenceSession(model_of("Conv", inputs)).run(inputs)
+        OpenSession(model_of("Conv", inputs)).run(inputs)
 
 
 def test_a_node_of_another_domain_is_left_alone():
@@ -148,3 +149,19 @@ def test_a_node_of_another_domain_is_left_alone():
         return ()
 
     assert evaluator_kernels.quicker(Node(), compute) is compute
+
+
+def test_the_mean_of_a_large_window_over_a_small_image_leaves_the_padding_out():
+    x = np.random.default_rng(0).standard_normal((3, 4, 3, 3)).astype(np.float32)
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2], "dilations": [1, 1]}
+    (got,) = OpenSession(model_of("AveragePool", {"x": x}, **window)).run({"x": x})
+    np.testing.assert_allclose(got, one_by_one(x, "AveragePool", False, window), rtol=1e-5, atol=1e-6)
+
+
+def test_the_runtime_that_is_judged_is_onnxs_own_evaluator():
+    x, w = np.zeros((1, 1, 7), np.float32), np.ones((1, 1, 2), np.float32)
+    x[0, 0, 3] = np.inf
+    inputs = {"x": x, "w": w}
+    with np.errstate(all="ignore"):
+        (got,) = ReferenceSession(model_of("Conv", inputs, dilations=[2])).run(inputs)
+    assert np.isnan(got).any()

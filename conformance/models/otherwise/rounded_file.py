@@ -79,7 +79,7 @@ class RoundedSession(ReferenceSession):
 
     def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
         session = self
-        base: Any = evaluator_class()
+        base: Any = evaluator_class(quick=True)
 
         class RoundedOperator(base):  # which runs the bodies of loops and functions as well
             def _init(self) -> None:

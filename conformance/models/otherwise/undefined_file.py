@@ -183,7 +183,7 @@ class OpenSession(ReferenceSession):
 
     def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
         session = self
-        base: Any = evaluator_class()
+        base: Any = evaluator_class(quick=True)
 
         class Opens(base):  # which runs the bodies of loops and functions as well
             def _init(self) -> None:
