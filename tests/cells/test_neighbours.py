@@ -39,7 +39,9 @@ def harmed(tmp_path_factory: pytest.TempPathFactory, worker: Worker, store: Path
 
 @pytest.mark.parametrize("name", HARMS)
 def test_the_cell_that_changed_something_says_so_and_what_can_be_is_put_back(harmed, name):
-    (change,) = harmed[name]["changed"]
+    changes = harmed[name]["changed"]
+    assert len(changes) == 1, harmed[name]
+    (change,) = changes
     assert (change["when"], change["outcome"]) == ("running", "left" if name in LEFT else "put back")
     assert change["kind"] == "registry" or name not in REGISTRIES
     result = tuple(harmed[name][field] for field in ("status", "stage", "error", "fault"))
