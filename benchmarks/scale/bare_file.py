@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnxruntime
 
 BATCHES = (1, 2, 3, 5, 8)
-"""What an open dim is in each example."""
+"""The size of an open dim in each example."""
 
 
 def open_session(file: str, level: onnxruntime.GraphOptimizationLevel) -> onnxruntime.InferenceSession:

@@ -17,9 +17,9 @@ HERE = Path(__file__).parent
 EXAMPLES = 5
 """Of the other sides."""
 BATCH = 4
-"""What an open dim is for Polygraphy, which takes one size; the bare script's are from 1 to 8."""
+"""The size of an open dim for Polygraphy, which takes one; the bare script's are from 1 to 8."""
 OURS, ALL, BARE, POLYGRAPHY = "ours", "all", "bare", "polygraphy"
-"""What is measured: a check by ONNX Runtime, one by all runtimes of the host, and what it is compared with."""
+"""The sides: a check by ONNX Runtime, one by all runtimes of the host, and what these are compared with."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ BUDGET = (
     "CPU for the examples of each cell, as in 60s or 5m; if it does not last, those that tell most go first, and "
     "without the ends of all dims there is no verdict (default: 20s, and these ends)"
 )
-"""What ``--budget`` of several commands says."""
+"""The help of ``--budget`` in several commands."""
 
 
 _UNITS = {"s": 1.0, "m": 60.0}

@@ -25,7 +25,7 @@ class Stages:
     def __init__(self, record: Record, progress: Progress, folder: Path) -> None:
         self.current = "declare"
         self.planned = 0
-        """How many examples are meant to run; 0 where that is not known."""
+        """The number of examples that are meant to run; 0 where it is not known."""
         self._record = record
         self._progress = progress
         self._folder = folder

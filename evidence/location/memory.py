@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT
+from benchmarks.scale.measured import proportional
 
 NETWORK, QUICK = "classifier-name_resnet50", "softmax"
 TICK = 0.05
@@ -50,7 +51,7 @@ def _watched(network: str, how: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "evidence.location", network, how]
         process = subprocess.Popen(command, cwd=ROOT, stdout=said)
         while process.poll() is None:
-            most = max(most, sum(_taken(pid) for pid in (process.pid, *children.below(process.pid))))
+            most = max(most, sum(proportional(pid) for pid in (process.pid, *children.below(process.pid))))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(TICK)
         said.seek(0)
@@ -58,15 +59,6 @@ def _watched(network: str, how: str) -> tuple[int, str]:
     if process.returncode:
         raise RuntimeError(f"{command} gave {process.returncode}: {text[-2000:]}")
     return most, text.splitlines()[-1]
-
-
-def _taken(pid: int) -> int:
-    """The bytes of a process, with its part of what it shares with others."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def run(network: str, how: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether wrong values in large files are found: each planted in one place of a file, beside sound changes of it."""
+"""Find out whether wrong values in large files are found, each planted in one place, beside sound changes."""
 
 from evidence.scale.page import rows, write
 

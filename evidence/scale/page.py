@@ -1,4 +1,4 @@
-"""What is printed, and ``docs/evidence/scale.md``."""
+"""Print the rows, and write ``docs/evidence/scale.md``."""
 
 from __future__ import annotations
 

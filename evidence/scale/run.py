@@ -56,12 +56,12 @@ class Outcome:
 
     @property
     def counts(self) -> bool:
-        """Whether the change is what it is meant to be; else it is void."""
+        """True if the change is what it is meant to be; else it is void."""
         return self.moved >= MOVED if self.is_plant else self.moved < MOVED
 
     @property
     def said(self) -> str:
-        """What the suite said, in a word or a few."""
+        """The verdict of the suite, in a word or a few."""
         if not self.counts:
             return "void"
         if self.code is None:
@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def found(self) -> bool:
-        """Whether an output is called wrong."""
+        """True if an output is called wrong."""
         return self.code == 1 and any(error.startswith("Wrong") for error in self.errors)
 
     @property

@@ -67,7 +67,7 @@ def of(planned: list[Cell], check: str, precision: str = "fp32") -> Cell:
 
 
 def said(record: Record) -> tuple[object, ...]:
-    """What a record says, but for seconds."""
+    """The fields of a record, but for seconds."""
     return verdict(record), record.reason, record.examples, record.graph, record.warnings, record.arithmetic
 
 

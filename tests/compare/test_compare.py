@@ -197,8 +197,8 @@ def test_each_row_takes_the_nearest_that_is_free():
 
 
 def deep(exact: float = 0.0, small: float = 0.0, largest: float = 1.5):
-    """What a runtime gives, PyTorch in float32, and float64, of 4,000 values of which each is off by many roundings:
-    by a normal distribution, but for a share that is ``exact``, and one that is ``small``: off by a tenth of that.
+    """The values of a runtime, of PyTorch in float32, and of float64: 4,000, each of them off by many roundings: by a
+    normal distribution, but for a share that is ``exact``, and one that is ``small``: off by a tenth of that.
     The runtime is off by ``largest`` times the largest own error."""
     rng = np.random.default_rng(0)
     oracle = rng.standard_normal(4000)

@@ -97,7 +97,7 @@ def test_a_setting_that_the_case_itself_makes_is_named(run):
     ("session.set_denormal_as_zero", True), ("session.enable_quant_qdq_cleanup", False),
 ])  # fmt: skip
 def test_an_option_of_the_case_is_named_only_if_it_is_known_to_trade_accuracy(run, option, named):
-    """What any other option breaks is a defect of the runtime."""
+    """A value that any other option breaks is a defect of the runtime."""
 
     def made(opener):
         wrong = altered(opener, lambda inputs, outputs: [output + 0.5 for output in outputs])

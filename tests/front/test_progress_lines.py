@@ -1,4 +1,4 @@
-"""What takes long says after two seconds how far it is, and Ctrl-C leaves the verdicts that there are."""
+"""Work that takes long says after two seconds how far it is, and Ctrl-C leaves the verdicts that there are."""
 
 import itertools
 from pathlib import Path

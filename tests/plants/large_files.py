@@ -29,7 +29,7 @@ class Change:
     name: str
     edit: Edit
     grows: bool = False
-    """Whether the change is larger with a larger number."""
+    """True if the change is larger with a larger number."""
 
 
 def plants() -> Iterator[Change]:

@@ -27,7 +27,7 @@ def model_of(operator: str, inputs: dict[str, np.ndarray], outputs: int = 1, **a
 
 
 def both(operator: str, inputs: dict[str, np.ndarray], outputs: int = 1, **attributes: object):
-    """What this package's session gives, and what onnx's evaluator does."""
+    """The outputs of this package's session, and those of onnx's evaluator."""
     model = model_of(operator, inputs, outputs, **attributes)
     return OpenSession(model).run(inputs), ReferenceEvaluator(model).run(None, inputs)
 

@@ -60,7 +60,7 @@ def whole(found: MappedModel) -> ModelProto:
 
 
 def told(read: Callable[[], ModelProto]) -> object:
-    """What comes of reading: the model, or what is said of it."""
+    """The result of reading: the model, or what is said of it."""
     result = attempt(read)
     if isinstance(result, Exception):
         return type(result), str(result)

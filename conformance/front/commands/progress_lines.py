@@ -14,7 +14,7 @@ from conformance.results.records.sanitize import tell
 FIRST = 2.0
 """Seconds after which something is said."""
 AGAIN = 2.0
-"""How many times as long it has taken each time that it is said again."""
+"""The factor by which the time spent has grown each time that it is said again."""
 MOST = 60.0
 """Seconds after which it is said again at the latest."""
 
@@ -31,7 +31,7 @@ class ProgressLines:
         self._budget = SECONDS if budget is None else budget
         self._start, self._due = clock(), FIRST
         self._examples: float | None = None
-        """When the first example had ended."""
+        """The seconds after which the first example had ended."""
 
     def __call__(self, note: Mapping[str, Any]) -> None:
         spent = self._clock() - self._start
@@ -42,7 +42,7 @@ class ProgressLines:
             tell(f"  {self._what}: {text.doing(note, spent)}{self._left(note, spent)}", sys.stderr)
 
     def _left(self, note: Mapping[str, Any], spent: float) -> str:
-        """How long it may take: as the examples took so far, and no longer than their budget."""
+        """Estimate how long it may take: as the examples took so far, and no longer than their budget."""
         done, of = note.get("examples", 0), note.get("of", 0)
         if self._examples is None or done < 2 or of <= done:
             return ""

@@ -163,9 +163,9 @@ Call = tuple[int, str, tuple[int, ...]]
 
 
 class Sums:
-    """What the terms of each sum of a run add up to without their signs, and how far off it is where they are added
-    up one by one. Other roundings of the same inputs take both from here: the terms differ in their last bits, and
-    adding them up again takes as long as all else."""
+    """Keep for each sum of a run what its terms add up to without their signs, and how far off it is where they are
+    added up one by one. Other roundings of the same inputs take both from here: the terms differ in their last bits,
+    and adding them up again takes as long as all else."""
 
     def __init__(self) -> None:
         self._kept: dict[Call, tuple[Array, Any]] = {}
@@ -190,8 +190,8 @@ class Sums:
 MOST_SUMS = 2**28
 """Bytes that are kept of the sums of a run; what is beyond is measured again."""
 SAMPLE, NEAR = 2**12, 0.5
-"""How many values of a result are compared with those that its sums were measured for, and how far they may be from
-them, relative to themselves: one that cancels out may move as far, but hardly ever all of them do."""
+"""The number of values of a result that are compared with those that its sums were measured for, and their largest
+distance, relative to themselves, at which these still hold: rounding moves only what cancels out as far."""
 
 
 @dataclass(frozen=True)

@@ -179,12 +179,12 @@ class Diagnosis(Verdict):
     conclusion: str | None = None
     """what follows from the answers besides `fault`: `optimizer` (ONNX Runtime's optimizer breaks it), `memory` (it
     is right where ONNX Runtime uses no memory twice), `strictness` (the runtime is too strict, or the evaluator not
-    strict enough), `open` (model or runtime), `steps` (of a quantized file: its own steps explain as much), `nobody`
-    (nobody else could be asked), `apart` (of an ill-conditioned example: others agree with PyTorch by the ordinary
-    tolerance, and this runtime alone is off); by the nodes: `kernel` (that of the runtime is wrong), `kernels` (one
-    is, and the model too), `nodes` (all compute what others do), `meaning` (ONNX Runtime's kernels do not compute
-    what the int8 model means), `rules`, `invalid` (the model breaks ONNX's rules), `unsupported` (it keeps them, and
-    the runtime has no kernel); null where they speak for themselves"""
+    strict enough), `open` (model or runtime), `setting` (an option trades accuracy), `steps` (of a quantized file:
+    its own steps explain as much), `nobody` (nobody else could be asked), `apart` (of an ill-conditioned example:
+    others agree by the ordinary tolerance, this runtime alone is off); by the nodes: `kernel` (that of the runtime is
+    wrong), `kernels` (one is, and the model too), `nodes` (all compute what others do), `meaning` (ONNX Runtime's do
+    not compute what the int8 model means), `rules`, `invalid` (the model breaks ONNX's rules), `unsupported` (it
+    keeps them, and the runtime has no kernel); null where they speak for themselves"""
     parts_at: record_types.Node | None = None
     """the node that the conclusion is about: `node`, `operator`, `line` (of Python, where the exporter kept it),
     `how`: parts (`by` computes other values of the same inputs), open (nobody else computes it), breaks (its inputs
@@ -242,8 +242,8 @@ class Diagnosis(Verdict):
     """code of the case's own that the export used and that may be behind it; `fault` is `case` where it made
     the first wrong `operator`, else the exporter may be at fault too"""
     cause: record_types.Cause | None = None
-    """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
-    option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
+    """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation, setting), `shown_by` (the
+    option that heals it), `lacks` (instruction sets), `costs` (SQNR in dB that a setting leaves); else null"""
     loss: dict[str, Trusted] | None = None
     """of a failed comparison: SQNR in dB by stage (export, conversion, optimizer, runtime), or the error it stops
     with"""

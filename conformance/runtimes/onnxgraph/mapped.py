@@ -39,18 +39,18 @@ LARGE = 2**16
 _MOST = 2**31 - 1
 """The most bytes of a message, which protobuf refuses to read beyond that."""
 _ALIGNED = 16
-"""Where an array begins in memory, as kernels may add up in another order elsewhere: at a multiple of this, as the
-bytes of all arrays do that onnx makes. A weight that begins so in its file is mapped, another one is read."""
+"""The bytes at a multiple of which arrays begin in memory, as all do that onnx makes: elsewhere kernels may add up in
+another order. A weight that begins so in its file is mapped, another one is read."""
 
 _GRAPH, _INITIALIZER, _RAW, _LOCATION = 7, 5, 9, 14
 """The fields of ``onnx.proto``: the graph of a model, an initializer of a graph, the bytes of a tensor, and whether
 they lie in another file."""
 _SAID = frozenset((1, 2, 8, 12, 16))
-"""What else a tensor may say of itself: dims, type, name, a text, and metadata."""
+"""The fields that a tensor may have besides its values: dims, type, name, a text, and metadata."""
 _NAMES_OF_SAID = frozenset(
     ("dims", "data_type", "name", "doc_string", "metadata_props", "external_data", "data_location")
 )
-"""What a tensor may say whose values lie in a file beside the model."""
+"""The names of the fields of a tensor whose values lie in a file beside the model."""
 _WHOLE_BYTES = frozenset((*range(1, 8), *range(9, 14), *range(16, 21), 24))
 """The types, by their number in ``onnx.TensorProto``, of which each element takes one byte or several."""
 _OF_SIZES = frozenset((6, 7))
@@ -63,11 +63,11 @@ class FileChanged(OSError):
 
 @dataclass(frozen=True)
 class _Span:
-    """Where the values of a weight lie."""
+    """The place at which the values of a weight lie."""
 
     file: Path
     state: tuple[int, ...]
-    """What the file system said of the file as the model was read."""
+    """The device, inode, size and time of the file as the model was read."""
     offset: int
     size: int
 
@@ -126,7 +126,7 @@ class MappedModel:
     model: ModelProto
     weights: MappedWeights = field(default_factory=lambda: MappedWeights({}, {}))
     is_file: bool = True
-    """Whether the model is what the file has, and nothing of it lies elsewhere."""
+    """True if the model is what the file has, and nothing of it lies elsewhere."""
 
     def altered(self, alter: Callable[[ModelProto], ModelProto]) -> MappedModel | None:
         """Return what is made of the model, which may be changed; None where its weights have other names then."""
