@@ -33,6 +33,7 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(monkeypatch, capsys, e
     *(("--cell-timeout", value) for value in ("nan", "0", "-5", "inf", "soon")),
     *(("--examples", value) for value in ("-1", "1.5")), *(("--cell-workers", value) for value in ("0", "two")),
     *(("--cell-memory", value) for value in ("0", "-1", "nan", "plenty")), ("--cluster-timeout", "0"),
+    *(("--budget", value) for value in ("0", "-1", "nan", "soon")),
 ])  # fmt: skip
 def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
     outcome = run_suite(tmp_path, f"{option}={value}")
@@ -41,7 +42,8 @@ def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
 
 
 @pytest.mark.parametrize("words", [
-    ("check", "model.onnx", "--examples=-1"), ("replay", "bundle", "--cell-timeout=nan"),
+    ("check", "model.onnx", "--examples=-1"), ("check", "model.onnx", "--budget=0"),
+    ("replay", "bundle", "--cell-timeout=nan"),
     ("pack", "--bundle", "out", "--cell-timeout=0"), ("watch", "--cell-timeout=-5"),
     ("sensitivity", "case", "--samples=0"), ("diff", "one", "two", "--slower-factor=nan"),
 ], ids=lambda words: words[0])  # fmt: skip
