@@ -48,6 +48,34 @@ def test_the_cell_that_changed_something_says_so_and_what_can_be_is_put_back(har
     assert harmed[name]["held"] and (result == REPLACED) == (name in JUDGING)
 
 
+IMPORTED_LATE = """
+import pathlib, sys
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
+from conformance.process.worker.isolation import Worker
+from conformance.process.worker.warm import new_worker
+from tests.kit import neighbours
+if __name__ == "__main__":
+    folder = pathlib.Path(sys.argv[1])
+    neighbours.HARMS = {name: neighbours.HARMS[name] for name in ("symbolic", "at_exit")}
+    with Worker(), new_worker() as worker:
+        run = Runner(Settings(store=folder / "store", examples=1), 60, worker)
+        for time in ("first", "again"):
+            for name, record in neighbours.harmed(folder / time, run, worker):
+                print(time, name, *(change["outcome"] for change in record["changed"]))
+"""
+
+
+def test_what_a_cell_registers_is_seen_where_the_server_was_begun_for_others_and_where_results_are_kept(tmp_path):
+    """A server without a worker's imports leaves them to its workers: what comes with an import is nobody's."""
+    program = tmp_path / "program.py"
+    program.write_text(IMPORTED_LATE, encoding="utf-8")
+    seen = subprocess.check_output(
+        [sys.executable, program, tmp_path], env={**os.environ, "PYTHONPATH": os.curdir}, text=True
+    ).splitlines()
+    assert seen == [f"{time} {name} left" for time in ("first", "again") for name in ("symbolic", "at_exit")]
+
+
 def test_values_of_environment_variables_are_not_told(harmed):
     assert "a secret" not in json.dumps(harmed["variable"])
     assert harmed["variable"]["changed"][0]["after"] == "PLANTED_NEIGHBOUR"

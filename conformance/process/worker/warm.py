@@ -65,6 +65,31 @@ def prepare_for_files() -> None:
     uses.watch_libraries()
 
 
+def prepare_worker() -> None:
+    """Prepare a worker for cells of modules."""
+    _catch_up(MODULES)
+    prepare_process()
+
+
+def prepare_file_worker() -> None:
+    """Prepare a worker for cells of ONNX files."""
+    _catch_up(FOR_FILES)
+    prepare_for_files()
+
+
+def _catch_up(modules: Sequence[str]) -> None:
+    """Import what the server has not: it was begun for other work, as where a program checks a file, then a module.
+
+    Else it would be imported in the midst of the first cell, and of what is registered while modules are imported
+    nobody can say whether the cell did that.
+    """
+    missing = [name for name in modules if name not in sys.modules]
+    if missing:
+        import_once(missing)
+        uses.settle()
+        uses.watch_libraries()
+
+
 def one_thread() -> None:
     """Have PyTorch, where this process has imported it, compute on one thread: a fork has no others."""
     if "torch" in sys.modules:
@@ -73,7 +98,7 @@ def one_thread() -> None:
 
 def new_file_worker(memory_gib: float | None = None) -> Worker:
     """A worker process for cells of ONNX files; on entry to its context the imports of ``FOR_FILES`` begin."""
-    return Worker(["conformance.process.worker.preload_files"], memory_gib, prepare_for_files)
+    return Worker(["conformance.process.worker.preload_files"], memory_gib, prepare_file_worker)
 
 
 def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Worker:
@@ -83,7 +108,7 @@ def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Work
         "conformance.process.worker.preload",
         *(["conformance.process.worker.preload_dynamo"] if dynamo else []),
     ]
-    return Worker(preload, memory_gib, prepare_process)
+    return Worker(preload, memory_gib, prepare_worker)
 
 
 def import_once(modules: Sequence[str]) -> None:

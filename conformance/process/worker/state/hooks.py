@@ -68,11 +68,16 @@ def _with_python(before: list[object], now: list[object]) -> list[object]:
 # ---- functions at exit -----------------------------------------------------------------------------------
 
 
+_ever_loaded: set[str] = set()
+"""The names of modules. Those of a case are taken out of ``sys.modules`` as it ends, which is no import."""
+
+
 def _at_exit() -> tuple[int, int]:
     """Return how many functions are registered, without that of ``weakref``, which comes with the first finalizer;
-    and how many modules are loaded."""
+    and how many modules were loaded by now."""
     finalizers: Any = weakref.finalize
-    return atexit._ncallbacks() - finalizers._registered_with_atexit, len(sys.modules)
+    _ever_loaded.update(sys.modules)
+    return atexit._ncallbacks() - finalizers._registered_with_atexit, len(_ever_loaded)
 
 
 def _with_imported(before: tuple[int, int], now: tuple[int, int]) -> tuple[int, int]:
