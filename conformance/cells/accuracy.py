@@ -25,7 +25,7 @@ from conformance.process.arrays import Array
 from conformance.process.errors import Stopped
 from conformance.results.baseline.change import Limits
 from conformance.results.records.explanation import note_details
-from conformance.results.records.words import base_of
+from conformance.results.records.words import STORAGE, base_of
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import PROVIDER as CPU
 from conformance.runtimes.onnxruntime import kernels
@@ -99,7 +99,7 @@ def _note_arithmetic(run: CellRun, session: Session, model: Stored, kept: KeptAn
     assert cell.runtime is not None
     run.record.arithmetic = dict(session.arithmetic)
     if cell.converted and not registry.named(cell.runtime).builds:
-        run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
+        run.record.arithmetic["storage"] = STORAGE[base_of(cell.precision)]
     provider = registry.named(cell.runtime).provider
     if provider or (cell.converted and cell.runtime == "onnxruntime"):
         # a model that does not run fails later, at its first example

@@ -16,7 +16,7 @@ from conformance.judge.red_cell import CheckedCell, RedCell
 from conformance.judge.verify_converted import FidelityVerifier, opening_literal
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
-from conformance.results.records.words import base_of
+from conformance.results.records.words import STORAGE, base_of
 
 
 def check_fidelity(run: CellRun) -> RedCell | None:
@@ -26,8 +26,7 @@ def check_fidelity(run: CellRun) -> RedCell | None:
     stored = run.model()
     converted = converted_model(run, stored)
     session = opening_literal(run, converted)()
-    storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
-    run.record.arithmetic = {**session.arithmetic, "storage": storage}
+    run.record.arithmetic = {**session.arithmetic, "storage": STORAGE[base_of(cell.precision)]}
     verify = FidelityVerifier(run.of_cell(stored, run.kept_answers(converted)), session)
     draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
     of = CheckedCell(run, verify, draws, stored, converted)

@@ -17,6 +17,7 @@ import numpy as np
 
 from conformance.case.draw.draw import Draw
 from conformance.case.draw.example import Answers, Effort, Example
+from conformance.case.files.must_hold import OF_NOISE
 from conformance.case.files.python import describe
 from conformance.compare.close import distances
 from conformance.compare.compared_values import Read, Reading
@@ -38,6 +39,9 @@ from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.runtimes.registry import LITERAL
 
+EVALUATOR = "onnx-reference"
+_UNKNOWN_TO_LITERAL = {"bf16", "fp8"}
+"""Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means."""
 NUDGES = 4
 """How many other roundings of the inputs and nodes are tried, to see how far rounding alone can move the outputs."""
 
@@ -55,9 +59,7 @@ class _NoiseLimited(Verifier):
         return judge
 
     def _noise_limit(self, output: int) -> NoiseLimit:
-        given = self.declared(output).model_dump(
-            include={"sqnr", "cosine", "magnitude", "runtime"}, exclude_none=True
-        )
+        given = self.declared(output).model_dump(include={*OF_NOISE}, exclude_none=True)
         return dataclasses.replace(NOISE_LIMITS[base_of(self.cell.precision)], **given)
 
 
@@ -257,7 +259,8 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            return run.enter(opener(LITERAL)(converted.file, run.libraries()))
+            literal = EVALUATOR if base_of(run.cell.precision) in _UNKNOWN_TO_LITERAL else LITERAL
+            return run.enter(opener(literal)(converted.file, run.libraries()))
 
     return opened
 
@@ -274,7 +277,9 @@ def _told(output: int, noise: Noise) -> Fidelity:
     """The record's field ``fidelity``: how far the output that the record is about is from PyTorch's."""
     if noise.counted:
         return {"output": output, "changed": noise.changed / noise.draws}
-    return {"output": output, "sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}
+    told: Fidelity = {"output": output, "sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}
+    told["bias"], worst = noise.bias, noise.channels.worst()
+    return told if worst is None else {**told, "channel": worst[0], "channel_sqnr": worst[1]}
 
 
 def mean(session: Session, inputs: Inputs) -> list[Array]:

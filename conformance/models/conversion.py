@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.models.cell_run import CellRun
 from conformance.models.exporters import graph
-from conformance.models.kept.model_store import Store, Stored
+from conformance.models.exporters.exporters import converted_file
+from conformance.models.kept.model_store import Store, Stored, derived_key
 from conformance.models.precision import convert as conversion
+from conformance.models.precision.by_others import changed_weights, precision_of
 from conformance.process.disk.onnx_models import serialized
 from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.results.records.words import base_of
 from conformance.runtimes import opener
 from conformance.runtimes.unsupported import refusal
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+MOST_CHANGED = 20
+"""Names of changed weights that a record keeps."""
 
 
 def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
@@ -23,6 +33,8 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
     cell, store = run.cell, Store(run.settings.store)
     precision = precision or cell.precision
     settings = cell.case.says.precisions[precision]
+    if settings.file is not None:
+        return _of_file(run, stored, settings.file)
     with run.stages("declare", "case"):
         feeds = run.prepared.feeds(settings.calibration, run.target.static)
     name = run.prepared.converted_key(cell.exporter, stored.facts.sha, precision, feeds, run.suite)
@@ -53,6 +65,35 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
                 raise NoVerdict(f"the {precision} converter makes no valid model of the file: {finding.reason}")
             raise finding
     return result
+
+
+def _of_file(run: CellRun, stored: Stored, file: str) -> Stored:
+    """The model that somebody else has converted, from the store or read; Stopped where it is no valid model, or not
+    one of the exported model's inputs and outputs."""
+    cell, store = run.cell, Store(run.settings.store)
+    with run.stages("convert", "case"):
+        inputs = run.prepared.inputs()
+        model = converted_file(run.reference, file, inputs)
+        data = serialized(model)
+        name = derived_key(stored.facts.sha, [cell.exporter, cell.precision, data.sha], run.suite)
+        result = store.get(name) or run.prepared.models.get(name)
+        if result is None:
+            found, changed = precision_of(model), changed_weights(_original(stored), model)
+            told: dict[str, object] = {"tool": Path(file).name, "found": found, "changed": changed[:MOST_CHANGED]}
+            keep, facts = run.settings.observe, graph.read(model, data)
+            result = run.prepared.models[name] = store.put(name, data, facts, {}, told, keep=keep)
+    run.record.conversion = dict(result.told)
+    run.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.canonical}
+    if result.facts.invalid:
+        error, text = result.facts.invalid
+        raise Stopped("convert", error, f"onnx.checker refuses {Path(file).name}: {text}", "precision")
+    return result
+
+
+def _original(stored: Stored) -> ModelProto:
+    import onnx
+
+    return onnx.load(stored.file)
 
 
 def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:

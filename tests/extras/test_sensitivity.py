@@ -198,7 +198,7 @@ SINE = say('forward: torch.sin(x)\ninputs: {x: "float32[batch, 4]"}', COMMON, "e
 
 @pytest.mark.parametrize("body, arguments, parts", [
     pytest.param(UNEVEN_INT8, ["plantd"], ["there is no case 'plantd'; did you mean 'planted'?"], id="unknown case"),
-    pytest.param(UNEVEN, ["planted"], ["planted has no precision besides fp32", "precisions: {int8: {}}"],
+    pytest.param(UNEVEN, ["planted"], ["planted converts to no precision", "precisions: {int8: {}}"],
                  id="no precisions"),
     pytest.param(with_precision(SINE, "int8"), ["planted"], ["planted at int8: there is nothing to quantize"],
                  id="nothing to quantize"),

@@ -9,7 +9,7 @@ from conformance.case.files.dims import DTYPES, OF_FILES
 from conformance.case.files.must_hold import Output
 from conformance.case.files.precision import INT8_OPSET
 from conformance.process.errors import did_you_mean, shown
-from conformance.results.records.words import base_of
+from conformance.results.records.words import CONVERTED, base_of
 
 if TYPE_CHECKING:
     from conformance.case.files.declaration import Declaration
@@ -153,6 +153,9 @@ def _row_inconsistencies(says: Declaration, by_name: Mapping[str, Output]) -> It
             boxes_of.setdefault(name, output.name)
 
 
+_OF_CONVERTERS = {"exclude", "operators", "reduce_range", "calibration"}
+
+
 def _precision_inconsistencies(says: Declaration) -> Iterator[Mistake]:
     for precision, tolerance in says.tolerance.items():
         for text in tolerance.inconsistencies(precision):
@@ -166,13 +169,19 @@ def _precision_inconsistencies(says: Declaration) -> Iterator[Mistake]:
             yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
         if settings.reduce_range and base_of(precision) != "int8":
             yield (*where, "reduce_range"), "reduce_range is for int8"
+        if settings.file is None and base_of(precision) not in CONVERTED:
+            yield where, f"the suite converts to {' and '.join(CONVERTED)}; say which file has it: {{file: net.onnx}}"
+        if settings.file is not None:
+            for key in sorted(settings.model_fields_set & _OF_CONVERTERS):
+                yield (*where, key), f"{key} is for a conversion that is made here; the file is converted already"
         yield from _unknown_dims(says, (*where, "calibration", "at"), settings.calibration.at)
         for opset in settings.opsets or ():
             if opset not in exported:
                 yield (*where, "opsets"), f"opset {opset} is not exported"
         converted = [opset for target in says.export.exporters for opset in says.converted_opsets(precision, target)]
         for opset in sorted(set(converted)):
-            if base_of(precision) == "int8" and opset < INT8_OPSET and settings.left_out is None:
+            made_here = settings.left_out is None and settings.file is None
+            if base_of(precision) == "int8" and opset < INT8_OPSET and made_here:
                 yield where, f"int8 needs opset {INT8_OPSET} or higher (scales for each channel), not {opset}"
     known = {"fp32", *says.precisions, *map(base_of, says.precisions)}
     for precision in says.tolerance.keys() - known:

@@ -189,6 +189,10 @@ OutputOrName: TypeAlias = Annotated[Output, with_key("name", Output | str)]
 """An output, or its name alone."""
 
 
+OF_NOISE = ("sqnr", "cosine", "magnitude", "runtime", "channel_sqnr", "bias")
+"""What limits the noise of a reduced precision."""
+
+
 def _spell_out_graph(value: object) -> object:
     return [value] if isinstance(value, Mapping) else value
 
@@ -218,6 +222,10 @@ class OutputTolerance(Says):
     """With ``cosine``: how far the output's size may be off, relative to PyTorch's."""
     runtime: Decibels | None = None
     """fp16, int8: the least signal to noise of a runtime against the converted graph's own semantics."""
+    channel_sqnr: Decibels | None = None
+    """fp16, int8: as ``sqnr``, of each channel of an output by itself; without it none is judged."""
+    bias: float | None = Field(None, gt=0, lt=1)
+    """fp16, int8: the most that all values together may be too large or too small by, relative to them: ``0.01``."""
 
     def gives(self, *names: str) -> bool:
         return any(getattr(self, name) is not None for name in names)
@@ -244,8 +252,8 @@ class PrecisionTolerance(OutputTolerance):
     def inconsistencies(self, precision: str) -> Iterator[str]:
         """Find what does not fit ``precision``, or is loose without a ``because``."""
         for given in (self, *self.outputs.values()):
-            if precision == "fp32" and given.gives("sqnr", "cosine", "magnitude", "runtime"):
-                yield "sqnr, cosine, magnitude and runtime are for fp16 and int8; for fp32 give rtol and atol"
+            if precision == "fp32" and given.gives(*OF_NOISE):
+                yield f"{', '.join(OF_NOISE)} are for fp16, int8 and the like; for fp32 give rtol and atol"
             if precision != "fp32" and given.gives("rtol", "atol"):
                 yield "rtol and atol are for fp32; for other precisions give sqnr, or cosine and magnitude"
             if given.sqnr is not None and given.cosine is not None:

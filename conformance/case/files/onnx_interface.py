@@ -125,7 +125,12 @@ def with_shipped(said: Keys, folder: Path) -> Filled:
     target = said["export"].get("onnx") if isinstance(said.get("export"), Mapping) else None
     file = target.get("file") if isinstance(target, Mapping) else None
     if not isinstance(file, str) or not file.strip() or file.startswith("/"):
-        return dict(said)
+        files = [one for other in _other(said) for one in _with_files_beside(folder, other)]
+        return (
+            {**said, "depends": [*_listed(said.get("depends", [])), *map(glob.escape, files)]}
+            if files
+            else dict(said)
+        )
     assert isinstance(target, Mapping)
     told = read_header(folder, file)
     files = [file, *_checked(told.beside, folder, file)]
@@ -176,10 +181,10 @@ def _listed(said: object) -> list[object]:
 
 
 def _other(said: Keys) -> list[str]:
-    """The other file that is run, where the case names one."""
-    export = said["export"] if isinstance(said["export"], dict) else {}
-    target = export.get("onnx")
-    return [target["file"]] if isinstance(target, dict) and isinstance(target.get("file"), str) else []
+    """The other files that are run: in place of the case's own, and those that others have converted."""
+    export, precisions = (said[key] if isinstance(said.get(key), dict) else {} for key in ("export", "precisions"))
+    entries = [export.get("onnx"), *precisions.values()]
+    return [entry["file"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("file"), str)]
 
 
 def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str, Filled]]:

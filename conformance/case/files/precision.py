@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.files.field_types import Listed, Positive, Says
+from conformance.case.files.field_types import FilesBeside, Listed, Positive, Says
 from conformance.case.files.limits import DRAWN
 
 INT8_OPSET = 13
@@ -49,13 +49,16 @@ def _spell_out_exclude(value: object) -> object:
 
 
 class PrecisionSettings(Says):
-    """Set how the model is converted to a precision.
+    """Set how the model is converted to a precision, or which file has it converted.
 
     ``operators`` and ``reduce_range`` are for int8 alone.
     """
 
     left_out: str | None = Field(None, min_length=1)
     """Why this case has no such precision."""
+    file: FilesBeside | None = None
+    """The model as somebody else has converted it, ONNX with the same inputs and outputs. It is compared with the
+    original, and runtimes with what it means itself. Of a file also bf16, int4 and fp8."""
     opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
     """Which of the exported models are converted; the default is the highest opset of each exporter."""
     exclude: Annotated[

@@ -46,17 +46,24 @@ class Cell:
         return [function if name == function else f"{function} for {name}" for name, function in used.items()]
 
     @property
+    def file_of_another(self) -> str | None:
+        """The file that runs, where the case names one: as somebody else has exported or converted the model."""
+        says, target = self.case.says, self.case.says.export.onnx if self.exporter == "onnx" else None
+        own = None if target is None else target.file
+        return (says.precisions[self.precision].file if self.converted else None) or own
+
+    @property
     def id(self) -> str:
         return cell_id(self.check, self.label)
 
     def record(self) -> Record:
         """An empty record of this cell."""
         source: Place = {"file": display_path(self.case.file), "line": self.case.line}
-        target = self.case.says.export.onnx if self.exporter == "onnx" else None
+        file = self.file_of_another
         return Record(
             id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,
             precision=self.precision, check=self.check, source=source,
             outputs=[output.name for output in self.case.says.outputs],
-            shipped=Path(target.file).name if target is not None and target.file is not None else None,
+            shipped=None if file is None else Path(file).name,
             meaning=None if self.case.says.onnx is None else Path(self.case.says.onnx).name,
         )  # fmt: skip

@@ -192,11 +192,13 @@ def kept_in_fp32(case: Case, record: Record, trials: RepairTrials) -> Iterator[F
     """The smallest set of nodes that was found: by rank as many as are needed, and then those taken out again that
     are not."""
     exporter, opset, precision = record.exporter, record.opset, record.precision
+    settings = case.says.precisions[precision]
+    if settings.file is not None:  # which somebody else converts
+        return
     cells = [one for one in proving(changed(case), record, exporter, opset) if one.check == "fidelity"]
     ranked = trials.call(ranked_nodes, cells[0], trials.store) if cells else None
     if not ranked:
         return
-    settings = case.says.precisions[precision]
     kept = getattr(settings.exclude, exporter)
     verified: dict[tuple[str, ...], str] = {}
 

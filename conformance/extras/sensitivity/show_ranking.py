@@ -49,8 +49,9 @@ def sensitivity(
 
 def _cell(case: Case, precision: str, exporter: str | None, opset: int | None) -> Cell:
     cells = [cell for cell in plan(case) if cell.check == "fidelity"]
+    cells = [cell for cell in cells if case.says.precisions[cell.precision].file is None]
     if not cells:
-        raise UserError(f"{case.name} has no precision besides fp32: add precisions: {{int8: {{}}}} to the case")
+        raise UserError(f"{case.name} converts to no precision: add precisions: {{int8: {{}}}} to the case")
     fitting = [
         cell
         for cell in cells

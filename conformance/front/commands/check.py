@@ -22,7 +22,15 @@ from conformance.front.commands.check_lines import (
     describe_unfinished,
     describe_verdict,
 )
-from conformance.front.commands.file_cases import ALL, RUNNABLE, WITNESSES, case_of, describe_case, recorded_key
+from conformance.front.commands.file_cases import (
+    ALL,
+    RUNNABLE,
+    WITNESSES,
+    case_of,
+    conversion_of,
+    describe_case,
+    recorded_key,
+)
 from conformance.front.commands.progress_lines import ProgressLines
 from conformance.process.errors import UserError, did_you_mean
 from conformance.results.records.sanitize import tell
@@ -115,6 +123,7 @@ def run(given: argparse.Namespace) -> int:
 
     other = _other(given)
     if other is not None:
+        given.precision = given.precision or conversion_of(given.paths[0], other)  # what a user hands over counts
         return _report([_check_alone(_model(given.paths[0]), given, other, say)], given, outputs, say)
     from conformance.process.disk.model_files import distinct_names, find_models
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from conformance.results.records.record import Record
+from conformance.results.records.record_types import Fidelity
 from conformance.results.records.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -100,12 +101,25 @@ def describe_unfinished(checked: Sequence[CheckedModel]) -> Iterator[str]:
 _MOST_UNFINISHED = 4
 
 
+def _of_others(cost: Fidelity) -> str:
+    """Say of a model that others have converted what decibels over all values hide."""
+    channel, sqnr = cost.get("channel"), cost.get("channel_sqnr")
+    worst = f", worst channel {channel}: {float(sqnr):.1f} dB" if sqnr is not None else ""
+    return f"{worst}; all values together {cost.get('bias', 0.0):+.2%}"
+
+
 def describe_summary(records: Sequence[Record]) -> Iterator[str]:
     """Tell the cost of each precision, the time of an example in each runtime, and what only was built."""
     for record in records:
-        sqnr = (record.fidelity or {}).get("sqnr")
+        cost, conversion = record.fidelity or {}, record.conversion or {}
+        sqnr, changed = cost.get("sqnr"), conversion.get("changed") or []
         if sqnr is not None:
-            yield f"{record.precision} against the file's own meaning: {float(sqnr):.1f} dB SQNR"
+            what = "the file's own meaning" if record.shipped is None else f"{record.meaning}"
+            more = "" if record.shipped is None else _of_others(cost)
+            yield f"{record.shipped or record.precision} against {what}: {float(sqnr):.1f} dB SQNR{more}"
+        if changed and record.check == "fidelity":
+            what = "a weight that stays in float32 has" if len(changed) == 1 else "weights that stay in float32 have"
+            yield f"{what} other values than in the original: {', '.join(map(str, changed))}"
     for record in records:
         count = record.examples + record.ill_conditioned + record.nothing
         if record.check == "accuracy" and record.status == "passed" and count:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from conformance.compare.noise import FLOOR
 from conformance.front.commands import pairs
 from conformance.process.errors import UserError, did_you_mean
 from conformance.runtimes import registry
@@ -27,6 +28,11 @@ WITNESSES = tuple(
 
 RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")
 """The runtimes that may run a file; ONNX's evaluator says what is right."""
+
+
+_CALIBRATED = ("int8", "int4", "fp8")
+"""Precisions whose cost depends on the data, of which ``check`` draws its own: without a limit of the user's, a file
+is called wrong where it gives more noise than signal, and its decibels are told."""
 
 
 def _runtimes(text: str | None) -> list[str]:
@@ -73,41 +79,69 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
     from conformance.case.files.onnx_header import NotOnnx, header
     from conformance.case.files.onnx_interface import exactly
     from conformance.case.files.precision import INT8_OPSET
-    from conformance.results.records.words import Precision
+    from conformance.results.records.words import CONVERTED
 
     dims = pairs(given.dim, "--dim")
+    converted = None if other is None else conversion_of(file, other)
+    read = file if converted or other is None else other
     try:
-        told = header(other or file)
+        told = header(read)
     except OSError as error:
-        raise UserError(f"{other or file} cannot be read: {error.strerror or error}") from None
+        raise UserError(f"{read} cannot be read: {error.strerror or error}") from None
     except NotOnnx as error:
-        raise UserError(f"{other or file}: {error}") from None
-    precisions = [word.strip() for word in (given.precision or ALL).split(",") if word.strip()]
+        raise UserError(f"{read}: {error}") from None
+    asked = "" if converted else given.precision or ALL
+    precisions = [word.strip() for word in asked.split(",") if word.strip()]
     for word in precisions:
-        if word not in get_args(Precision):
-            raise UserError(f"--precision: there is no '{word}'; {', '.join(get_args(Precision))}")
+        if word not in ("fp32", *CONVERTED):
+            raise UserError(f"--precision: there is no '{word}'; fp32, {', '.join(CONVERTED)}")
     if "int8" in precisions and told.opset < INT8_OPSET:
         say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
         precisions.remove("int8")
     target: dict[str, object] = {"opsets": [told.opset]}
+    conversions: dict[str, dict[str, object]] = {word: {} for word in precisions if word != "fp32"}
     if other is not None:
-        target["file"] = Path(os.path.relpath(other, file.parent)).as_posix()
+        second = Path(os.path.relpath(other, file.parent)).as_posix()
+        if converted is None:
+            target["file"] = second
+        else:
+            conversions = {converted: {"file": second}}
+            say(f"{other.name} is a model in {converted}: compared with {file.name} in decibels, and each runtime "
+                "with what it means itself")  # fmt: skip
     values = pairs(given.input, "--input", ".+", empty=True)  # of names such as serving_default_x:0
     try:
         inputs = exactly(told, values)
     except ValueError as error:
         raise UserError(f"--input: {error}") from None
     more: dict[str, object] = {}
-    if given.tolerance:
-        more["tolerance"] = _tolerance(given.tolerance)
+    tolerance = _tolerance(given.tolerance)
+    if converted in _CALIBRATED:
+        unknown = "nobody has said on which data the file is to be good"
+        tolerance = {converted: {"sqnr": FLOOR, "because": unknown}, **tolerance}
+    if tolerance:
+        more["tolerance"] = tolerance
     if given.session:
         more["onnxruntime"] = {"config": pairs(given.session, "--session", r"[\w.]+")}
     specials = {} if given.specials else {"specials": False}
     return {
         "about": "conformance check", "onnx": file.name, "dims": dims, "export": {"onnx": target},
         "runtimes": _runtimes(given.runtime), **({"inputs": inputs} if inputs else {}), **specials, **more,
-        "precisions": {word: {} for word in precisions if word != "fp32"},
+        "precisions": conversions,
     }  # fmt: skip
+
+
+def conversion_of(file: Path, other: Path) -> str | None:
+    """Return the precision that the second of two files was converted to; None where it is no conversion of the
+    first, or one of them cannot be read, which is told elsewhere."""
+    from conformance.models.precision.by_others import precision_of
+    from conformance.process.errors import or_else
+    from conformance.runtimes.onnxgraph.mapped import read_graph
+
+    def read() -> str | None:
+        first, second = (precision_of(read_graph(each)) for each in (file, other))
+        return None if first == second else second
+
+    return or_else(None, read)
 
 
 def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, object]:

@@ -117,6 +117,12 @@ def _named_as_in_case(reference: Reference, file: str, model: ModelProto, inputs
     return named_as_in_case(model, ours, given, file)
 
 
+def converted_file(reference: Reference, file: str, inputs: Mapping[str, Array]) -> ModelProto:
+    """Return the model of a file beside the case that somebody else has converted, named as in the case. Raises
+    Stopped where its inputs and outputs are not those of the case, or it cannot be read."""
+    return _named_as_in_case(reference, file, float64_model.load(reference.case.folder / file), inputs)
+
+
 def _symbolics(
     reference: Reference, target: TorchScript
 ) -> tuple[dict[str, Callable[..., object]], list[Callable[[], None]]]:

@@ -129,8 +129,8 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
     if record.conclusion == "setting":
         return f"a setting of {runtime} trades accuracy for speed"
     exporter = _EXPORTERS.get(record.exporter, record.exporter)
-    if record.shipped and key.component == "exporter":
-        return f"{record.shipped} is wrong"
+    if record.shipped and key.component in ("exporter", "precision"):
+        return f"{record.shipped} {'loses too much' if record.error == 'LowFidelity' else 'is wrong'}"
     if is_of_file(record) and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
     if record.compiled and key.component in ("runtime", "case", "precision"):

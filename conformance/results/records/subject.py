@@ -56,7 +56,7 @@ def _called(own: str) -> tuple[str, str]:
 def at_fault(record: Record) -> str:
     """Return who is at fault in words; empty where nobody is known to be."""
     fault = record.fault
-    if fault == "exporter" and record.shipped:
+    if fault in ("exporter", "precision") and record.shipped:
         return str(record.shipped)
     if fault == "exporter" and record.own_code:  # of which it is not known to be that code
         return f"the exporter, or the case's own {', '.join(record.own_code)}"

@@ -8,7 +8,14 @@ from conformance.runtimes.registry import IN_CASES
 
 Exporter: TypeAlias = Literal["torchscript", "dynamo", "onnx"]
 """``onnx`` for a model that nobody exports: a case names its file."""
-Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
+Precision: TypeAlias = Literal["fp32", "fp16", "int8", "bf16", "int4", "fp8"]
+"""What a model computes in; the last three of files that others have converted."""
+CONVERTED = ("fp16", "int8")
+"""The precisions that the suite converts to itself."""
+STORAGE = {
+    "fp16": "float16", "int8": "int8", "bf16": "bfloat16", "int4": "int4", "fp8": "float8",
+}  # fmt: skip
+"""The type in which a model of a precision holds its weights, in the words of records."""
 Check: TypeAlias = Literal[
     "export", "registration", "accuracy", "specials", "fidelity", "engine", "parse", "build", "latency", "recorded"
 ]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Models that somebody else has converted, compared with their originals: what is sound passes with its decibels, and
+what is planted is found by the limit that is there for it."""
+
+import numpy as np
+import onnx
+import pytest
+
+from conformance.case.plan.catalogue import plan
+from conformance.compare.channels import Channels, channel_axis
+from conformance.front.cli import main
+from conformance.models.precision.by_others import changed_weights, precision_of
+from conformance.process.errors import CaseFileError
+from tests.kit import converted
+from tests.kit.cases import load_case, say
+from tests.kit.converted import SOUND, mirrored, pair, quantized, scaled, shifted
+
+
+def check(capsys, folder, model, *more):
+    code = main(["check", *pair(folder, model), "--runtime", "onnxruntime", "--store", str(folder / "store"), *more])
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_conversion_is_right_beside_its_original_and_its_decibels_are_told(tmp_path, capsys, name):
+    precision, make = SOUND[name]
+    code, out = check(capsys, tmp_path, make())
+    assert code == 0, out
+    assert f"net_small.onnx is a model in {precision}: compared with net.onnx in decibels" in out
+    assert "net_small.onnx against net.onnx: " in out and " dB SQNR, worst channel " in out
+
+
+@pytest.mark.parametrize("spoil, limit, said", [
+    (mirrored, (), "which is more noise"),
+    (scaled("W2_s", 2.0, column=3), ("int8:channel_sqnr=20",), "channel 3: SQNR"),
+    (scaled("W2_s", 1.05), ("int8:bias=0.02",), "all values are off by +5"),
+])  # fmt: skip
+def test_what_is_planted_in_a_conversion_is_found(tmp_path, capsys, spoil, limit, said):
+    options = [word for text in limit for word in ("--tolerance", text)]
+    code, out = check(capsys, tmp_path, quantized(spoil), *options)
+    assert code == 1 and "net_small.onnx loses too much" in out, out
+    assert said in " ".join(out.split()) or not limit
+    if limit:  # which a sound conversion keeps
+        assert check(capsys, tmp_path, quantized(), *options)[0] == 0
+
+
+def test_a_weight_that_was_to_stay_as_it_is_and_has_changed_is_named(tmp_path, capsys):
+    code, out = check(capsys, tmp_path, quantized(shifted))
+    assert code == 0 and "a weight that stays in float32 has other values than in the original: b1" in out
+    assert changed_weights(converted.original(), quantized()) == []
+
+
+def test_two_files_of_one_precision_are_compared_as_before(tmp_path, capsys):
+    code, out = check(capsys, tmp_path, converted.original())
+    assert code == 0 and "is a model in" not in out
+    assert precision_of(converted.original()) is None
+
+
+CASE = "onnx: net.onnx\nruntimes: onnxruntime\nspecials: false"
+
+
+def test_a_case_names_the_file_of_a_precision(tmp_path, bench):
+    pair(tmp_path, quantized())
+    case = load_case(tmp_path, say(CASE, "precisions: {int8-modelopt: {file: net_small.onnx}}"))
+    assert any(name.endswith("net_small.onnx") for name in case.says.depends)
+    records = [bench.run_cell(cell) for cell in plan(case) if cell.converted]
+    assert [(record.check, record.status, record.shipped) for record in records] == [
+        ("fidelity", "passed", "net_small.onnx"), ("accuracy", "passed", "net_small.onnx")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("precision, entry, said", [
+    ("bf16", "{}", "the suite converts to fp16 and int8; say which file has it"),
+    ("int8", "{file: net_small.onnx, operators: MatMul}", "operators is for a conversion that is made here"),
+    ("fp12", "{file: net_small.onnx}", "is not a precision"),
+])  # fmt: skip
+def test_what_cannot_be_said_of_a_conversion_is_refused(tmp_path, precision, entry, said):
+    pair(tmp_path, quantized())
+    with pytest.raises(CaseFileError, match=said):
+        load_case(tmp_path, say(CASE, f"precisions: {{{precision}: {entry}}}"))
+
+
+def test_a_file_of_another_model_is_refused_with_both_interfaces(tmp_path, capsys):
+    other = quantized()
+    other.graph.output[0].name = "z"
+    other.graph.node[-1].output[0] = "z"
+    del other.graph.output[0].type.tensor_type.shape.dim[1]
+    other.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    code, out = check(capsys, tmp_path, other)
+    assert code == 1 and "the outputs of net_small.onnx are not those of net.onnx" in out, out
+
+
+def test_channels_are_the_second_axis_and_of_sequences_the_last():
+    assert [channel_axis(rank) for rank in range(5)] == [None, None, 1, 2, 1]
+    rng = np.random.default_rng(0)
+    seen = Channels()
+    for batch in (2, 5):
+        right = rng.standard_normal((batch, 3, 4, 4)).astype(np.float32)
+        wrong = right.copy()
+        wrong[:, 1] *= np.float32(1.1)
+        seen.see(right, wrong)
+    assert seen.worst() == (1, pytest.approx(20, abs=0.01))
+    seen.see(np.ones((1, 4, 4, 4), np.float32), np.ones((1, 4, 4, 4), np.float32))
+    assert seen.worst() is None  # as many channels as there are positions: none can be told apart
