@@ -1,12 +1,14 @@
 """Cells one after another in a worker that begins the next one while the caller deals with the last."""
 
+import dataclasses
 import time
 
 import numpy as np
 import pytest
 
 from conformance.case.plan.settings import Settings
-from conformance.cells.runner import Runner
+from conformance.cells import runner
+from conformance.cells.runner import Runner, load_limit
 from conformance.compare.judges import Right, defaults_for
 from conformance.models.stages import Stages
 from conformance.process.errors import Stopped, Unavailable
@@ -103,3 +105,22 @@ def test_every_second_of_a_cell_is_in_its_record_and_none_twice(bench, module, p
         assert all(seconds >= 0 for seconds in record.seconds.values())
         inside = sum(seconds for name, seconds in record.seconds.items() if name not in ("process", "start"))
     assert inside >= least or record.signal == "exit 3"
+
+
+def test_a_second_opinion_that_takes_longer_to_load_than_the_budget_is_left_out(bench, monkeypatch):
+    sound = bench.cells(say(HEAD, "forward: torch.sin(x)", "export: {torchscript: [17]}"))
+    openvino = dataclasses.replace(sound[1], runtime="openvino")
+    settings = Settings(store=bench.store, budget=3.0)
+    assert load_limit(sound[1], settings) is None  # ONNX Runtime is what the run is about
+    until = load_limit(openvino, settings)
+    notes = [("declare", 50.0), ("load", 60.0), ("load", 62.9), ("run", 70.0), ("load", 80.0), ("load", 83.1)]
+    ended = [until({"stage": stage}, seconds) for stage, seconds in notes]
+    assert ended[:-1] == [None] * 5 and ended[-1] == "not loaded: OpenVINO takes longer for it than the budget, 3 s"
+
+    monkeypatch.setattr(runner, "load_limit", lambda cell, settings: lambda note, seconds: "not loaded: planted")
+    with new_worker() as worker:
+        run = Runner(Settings(store=bench.store), 60, worker)
+        record = run(sound[0])
+        assert (record.status, record.stage, record.reason) == ("skipped", "load", "not loaded: planted")
+        monkeypatch.undo()
+        assert run(sound[1]).status == "passed"

@@ -66,6 +66,9 @@ class Clock:
 
 _T = TypeVar("_T")
 OnWait = Callable[[dict[str, Any]], object]
+NOT_IN_TIME = "NotInTime"
+Until = Callable[[dict[str, Any], float], str | None]
+"""Gets the latest note and the seconds of a call, and says why the call is to be ended; None where it is not."""
 _TICK = 0.1  # seconds between looks at the progress and the memory
 _STARTUP = 300.0  # seconds for an initializer
 TRANSFER = 5.0
@@ -192,10 +195,11 @@ class Worker:
         """Return whether the next call comes to the process of the last."""
         return self._process is not None
 
-    def finish(self, *, timeout: float, on_wait: OnWait | None = None) -> Any:
-        """Return or raise what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
+    def finish(self, *, timeout: float, on_wait: OnWait | None = None, until: Until | None = None) -> Any:
+        """Return or raise what ``call`` would for the call that was begun; ``timeout`` counts from now on. What
+        ``until`` says is the death of a worker with the name ``NotInTime``."""
         try:
-            answer = self._wait(timeout, on_wait)
+            answer = self._wait(timeout, on_wait, until)
         except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
             self.replace()
             raise
@@ -246,7 +250,7 @@ class Worker:
             self.replace()
             raise
 
-    def _wait(self, timeout: float, on_wait: OnWait | None) -> Answer | End:
+    def _wait(self, timeout: float, on_wait: OnWait | None, until: Until | None) -> Answer | End:
         """The answer, or how the worker ended."""
         process = self._process
         assert process is not None
@@ -267,6 +271,9 @@ class Worker:
                 return End(excess, "OutOfMemory")
             if on_wait is not None:
                 on_wait(self.progress.read())
+            reason = None if until is None else until(self.progress.read(), clock.seconds())
+            if reason is not None:
+                return End(reason, NOT_IN_TIME)
         process.print_stacks()
         return End(f"timeout after {timeout:g} s", "Timeout")
 
