@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.case.files.precision import PrecisionSettings
 from conformance.models.cell_run import CellRun
 from conformance.models.exporters import graph
-from conformance.models.exporters.exporters import converted_file
-from conformance.models.kept.model_store import Store, Stored, derived_key
+from conformance.models.exporters.exporters import named_as_in_case_of
+from conformance.models.kept.model_store import Store, Stored, derived_key, place_of
 from conformance.models.precision import convert as conversion
 from conformance.models.precision.by_others import changed_weights, precision_of
-from conformance.process.disk.onnx_models import serialized
+from conformance.models.precision.calibration import Feeds
+from conformance.models.reference import float64_model
+from conformance.process.disk.onnx_models import WEIGHTS, serialized
 from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.results.records.words import base_of
 from conformance.runtimes import opener
@@ -33,8 +39,8 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
     cell, store = run.cell, Store(run.settings.store)
     precision = precision or cell.precision
     settings = cell.case.says.precisions[precision]
-    if settings.file is not None:
-        return _of_file(run, stored, settings.file)
+    if settings.of_others:
+        return _of_others(run, stored, precision)
     with run.stages("declare", "case"):
         feeds = run.prepared.feeds(settings.calibration, run.target.static)
     name = run.prepared.converted_key(cell.exporter, stored.facts.sha, precision, feeds, run.suite)
@@ -67,27 +73,66 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
     return result
 
 
-def _of_file(run: CellRun, stored: Stored, file: str) -> Stored:
-    """The model that somebody else has converted, from the store or read; Stopped where it is no valid model, or not
-    one of the exported model's inputs and outputs."""
-    cell, store = run.cell, Store(run.settings.store)
-    with run.stages("convert", "case"):
-        inputs = run.prepared.inputs()
-        model = converted_file(run.reference, file, inputs)
-        data = serialized(model)
-        name = derived_key(stored.facts.sha, [cell.exporter, cell.precision, data.sha], run.suite)
-        result = store.get(name) or run.prepared.models.get(name)
-        if result is None:
-            found, changed = precision_of(model), changed_weights(_original(stored), model)
-            told: dict[str, object] = {"tool": Path(file).name, "found": found, "changed": changed[:MOST_CHANGED]}
-            keep, facts = run.settings.observe, graph.read(model, data)
-            result = run.prepared.models[name] = store.put(name, data, facts, {}, told, keep=keep)
+def _of_others(run: CellRun, stored: Stored, precision: str) -> Stored:
+    """The model that a file has, or a function beside the case makes, from the store or new; Stopped where it is no
+    valid model, or has not the exported model's inputs and outputs."""
+    cell, store, keeping = run.cell, Store(run.settings.store), run.keeping_of_case
+    settings = cell.case.says.precisions[precision]
+    with run.stages("declare", "case"):
+        feeds = None if settings.by is None else run.prepared.feeds(settings.calibration, run.target.static)
+        parts = [cell.exporter, precision, settings.model_dump_json(), feeds and feeds.as_dict()]
+        name = derived_key(stored.facts.sha, parts, run.suite)
+        place = keeping.get(run.settings.index, name)
+    result = (store.get(place) if isinstance(place, str) else None) or run.prepared.models.get(name)
+    if result is None:
+        start = time.perf_counter()
+        made, model = _made_by_others(run, stored, settings, feeds)
+        with run.stages("convert", "precision"):
+            model = named_as_in_case_of(run.reference, made, model, run.prepared.inputs())
+            data = serialized(model)
+            changed = changed_weights(_original(stored), model)[:MOST_CHANGED]
+            told: dict[str, object] = {"tool": made, "found": precision_of(model), "changed": changed}
+            told |= {} if feeds is None else {"calibration": feeds.as_dict()}
+            seconds = {} if feeds is None else {"convert": round(time.perf_counter() - start, 6)}
+            facts, observed = graph.read(model, data), keeping.observe()
+            lasts = observed is not None and observed.lasts
+            place = place_of(name, observed) if observed is not None and lasts else name
+            result = run.prepared.models[name] = store.put(place, data, facts, seconds, told, keep=lasts)
+            if observed is not None:
+                keeping.put(run.settings.index, name, place)
     run.record.conversion = dict(result.told)
     run.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.canonical}
     if result.facts.invalid:
         error, text = result.facts.invalid
-        raise Stopped("convert", error, f"onnx.checker refuses {Path(file).name}: {text}", "precision")
+        raise Stopped("convert", error, f"onnx.checker refuses {result.told['tool']}: {text}", "precision")
     return result
+
+
+def _made_by_others(
+    run: CellRun, stored: Stored, settings: PrecisionSettings, feeds: Feeds | None
+) -> tuple[str, ModelProto]:
+    """Return what sentences call the model of somebody else, and the model."""
+    if settings.by is None:
+        with run.stages("convert", "case"):
+            return Path(str(settings.file)).name, float64_model.load(run.reference.folder.path / str(settings.file))
+    with run.stages("declare", "case"):
+        function = run.reference.folder.resolve(settings.by)
+    called = f"the model of {settings.by}"
+    with run.stages("convert", "precision"), tempfile.TemporaryDirectory() as name:
+        file = Path(shutil.copy2(stored.file, name))  # beside which a converter may write
+        if (weights := stored.file.with_name(WEIGHTS)).is_file():
+            shutil.copy2(weights, name)
+        try:
+            given = function(str(file), [] if feeds is None else feeds.batches)
+        except ModuleNotFoundError as error:
+            text = f"{settings.by} needs the package {error.name}, which is not installed"
+            raise Stopped("convert", "MissingPackage", text, "case") from error
+        if isinstance(given, (str, os.PathLike)):
+            return called, float64_model.load(file.parent / given)
+        if type(given).__name__ == "ModelProto":
+            return called, given
+        text = f"{settings.by} returns {type(given).__name__}; it has to return an ONNX model, or a path of one"
+        raise Stopped("convert", "NoModel", text, "case")
 
 
 def _original(stored: Stored) -> ModelProto:

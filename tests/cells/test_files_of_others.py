@@ -6,6 +6,8 @@ import onnx
 import pytest
 
 from conformance.case.plan.catalogue import plan
+from conformance.case.plan.settings import Settings
+from conformance.cells.runner import Runner
 from conformance.compare.channels import Channels, channel_axis
 from conformance.front.cli import main
 from conformance.models.precision.by_others import changed_weights, precision_of
@@ -70,7 +72,8 @@ def test_a_case_names_the_file_of_a_precision(tmp_path, bench):
 
 @pytest.mark.parametrize("precision, entry, said", [
     ("bf16", "{}", "the suite converts to fp16 and int8; say which file has it"),
-    ("int8", "{file: net_small.onnx, operators: MatMul}", "operators is for a conversion that is made here"),
+    ("int8", "{file: net_small.onnx, operators: MatMul}", "operators is for a conversion that the suite makes"),
+    ("int8", "{file: net_small.onnx, by: converters.quantize}", "file and by exclude one another"),
     ("fp12", "{file: net_small.onnx}", "is not a precision"),
 ])  # fmt: skip
 def test_what_cannot_be_said_of_a_conversion_is_refused(tmp_path, precision, entry, said):
@@ -101,3 +104,66 @@ def test_channels_are_the_second_axis_and_of_sequences_the_last():
     assert seen.worst() == (1, pytest.approx(20, abs=0.01))
     seen.see(np.ones((1, 4, 4, 4), np.float32), np.ones((1, 4, 4, 4), np.float32))
     assert seen.worst() is None  # as many channels as there are positions: none can be told apart
+
+
+CONVERTERS = """
+import numpy as np, onnx
+from onnx import numpy_helper
+
+def quantize(file, batches):
+    assert len(batches) == 4 and batches[0]["x"].shape == (8, 64), [batch["x"].shape for batch in batches]
+    model = onnx.load(file)
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) == 2:
+            values = numpy_helper.to_array(tensor)
+            step = np.abs(values).max() / 127
+            tensor.CopyFrom(numpy_helper.from_array(np.round(values / step) * step, tensor.name))
+    onnx.save(model, file + ".small")
+    return file + ".small"
+
+def renaming(file, batches):
+    model = onnx.load(file)
+    model.graph.input[0].name = model.graph.node[0].input[0] = "other"
+    return model
+
+def nothing(file, batches):
+    pass
+
+def missing(file, batches):
+    import a_package_that_nobody_has
+
+def broken(file, batches):
+    model = onnx.load(file)
+    model.graph.node[0].op_type = "NoSuchOperator"
+    return model
+"""
+
+
+@pytest.mark.parametrize("function, result, said", [
+    ("quantize", ("passed", None, None), None), ("renaming", ("passed", None, None), None),
+    ("nothing", ("failed", "NoModel", "case"), "converters.nothing returns NoneType; it has to return an ONNX model"),
+    ("missing", ("failed", "MissingPackage", "case"), "needs the package a_package_that_nobody_has"),
+    ("broken", ("failed", "ValidationError", "precision"), "onnx.checker refuses the model of converters.broken"),
+])  # fmt: skip
+def test_a_function_beside_the_case_converts_and_what_it_makes_is_judged(tmp_path, bench, function, result, said):
+    pair(tmp_path, quantized())
+    (tmp_path / "converters.py").write_text(CONVERTERS, encoding="utf-8")
+    case = load_case(tmp_path, say(CASE, f"precisions: {{int8-own: {{by: converters.{function}}}}}"))
+    (fidelity,) = (cell for cell in plan(case) if cell.check == "fidelity")
+    record = bench.run_cell(fidelity)
+    assert (record.status, record.error, record.fault) == result, record.reason
+    assert said is None or said in str(record.reason)
+
+
+def test_a_converter_that_changed_converts_again_and_one_that_did_not_is_not_called(tmp_path, worker):
+    pair(tmp_path, quantized())
+    python, run = tmp_path / "converters.py", Runner(Settings(store=tmp_path / "store", examples=1), 60, worker)
+    case = load_case(tmp_path, say(CASE, "precisions: {int8-own: {by: converters.quantize}}"))
+    (fidelity,) = (cell for cell in plan(case) if cell.check == "fidelity")
+    made = []
+    for step in (127, 127, 15):
+        python.write_text(CONVERTERS.replace("/ 127", f"/ {step}"), encoding="utf-8")
+        record = run(fidelity)
+        made.append((record.status, record.fidelity["sqnr"], "convert" in record.seconds))
+        run.renew()
+    assert made[0][:2] == made[1][:2] and made[0][1] > made[2][1] + 10

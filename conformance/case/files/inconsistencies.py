@@ -169,18 +169,21 @@ def _precision_inconsistencies(says: Declaration) -> Iterator[Mistake]:
             yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
         if settings.reduce_range and base_of(precision) != "int8":
             yield (*where, "reduce_range"), "reduce_range is for int8"
-        if settings.file is None and base_of(precision) not in CONVERTED:
-            yield where, f"the suite converts to {' and '.join(CONVERTED)}; say which file has it: {{file: net.onnx}}"
-        if settings.file is not None:
-            for key in sorted(settings.model_fields_set & _OF_CONVERTERS):
-                yield (*where, key), f"{key} is for a conversion that is made here; the file is converted already"
+        if not settings.of_others and base_of(precision) not in CONVERTED:
+            yield where, (f"the suite converts to {' and '.join(CONVERTED)}; say which file has it, as "
+                          "{file: net.onnx}, or what makes it, as {by: converters.quantize}")  # fmt: skip
+        if settings.file is not None and settings.by is not None:
+            yield (*where, "by"), "file and by exclude one another: a model is converted already, or here"
+        for key in sorted(settings.model_fields_set & _OF_CONVERTERS) if settings.of_others else ():
+            if key != "calibration" or settings.by is None:
+                yield (*where, key), f"{key} is for a conversion that the suite makes"
         yield from _unknown_dims(says, (*where, "calibration", "at"), settings.calibration.at)
         for opset in settings.opsets or ():
             if opset not in exported:
                 yield (*where, "opsets"), f"opset {opset} is not exported"
         converted = [opset for target in says.export.exporters for opset in says.converted_opsets(precision, target)]
         for opset in sorted(set(converted)):
-            made_here = settings.left_out is None and settings.file is None
+            made_here = settings.left_out is None and not settings.of_others
             if base_of(precision) == "int8" and opset < INT8_OPSET and made_here:
                 yield where, f"int8 needs opset {INT8_OPSET} or higher (scales for each channel), not {opset}"
     known = {"fp32", *says.precisions, *map(base_of, says.precisions)}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.files.field_types import FilesBeside, Listed, Positive, Says
+from conformance.case.files.field_types import DottedName, FilesBeside, Listed, Positive, Says
 from conformance.case.files.limits import DRAWN
 
 INT8_OPSET = 13
@@ -59,6 +59,9 @@ class PrecisionSettings(Says):
     file: FilesBeside | None = None
     """The model as somebody else has converted it, ONNX with the same inputs and outputs. It is compared with the
     original, and runtimes with what it means itself. Of a file also bf16, int4 and fp8."""
+    by: DottedName | None = None
+    """A Python function ``f(file, batches)`` beside the case that converts the exported model: given its file and
+    calibration inputs, it returns an ONNX model or the path of one."""
     opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
     """Which of the exported models are converted; the default is the highest opset of each exporter."""
     exclude: Annotated[
@@ -71,3 +74,8 @@ class PrecisionSettings(Says):
     """int8: weights of 7 bits, whose sums of products fit the 16 bits of x86 processors without VNNI."""
     calibration: Calibration = Calibration()
     """The inputs that ranges are measured on (int8), and that overflow is looked for with (fp16)."""
+
+    @property
+    def of_others(self) -> bool:
+        """Return whether somebody else converts, and the suite only looks at what came of it."""
+        return self.file is not None or self.by is not None

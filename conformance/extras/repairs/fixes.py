@@ -193,7 +193,7 @@ def kept_in_fp32(case: Case, record: Record, trials: RepairTrials) -> Iterator[F
     are not."""
     exporter, opset, precision = record.exporter, record.opset, record.precision
     settings = case.says.precisions[precision]
-    if settings.file is not None:  # which somebody else converts
+    if settings.of_others:  # which somebody else converts
         return
     cells = [one for one in proving(changed(case), record, exporter, opset) if one.check == "fidelity"]
     ranked = trials.call(ranked_nodes, cells[0], trials.store) if cells else None

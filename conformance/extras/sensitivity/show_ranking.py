@@ -49,7 +49,7 @@ def sensitivity(
 
 def _cell(case: Case, precision: str, exporter: str | None, opset: int | None) -> Cell:
     cells = [cell for cell in plan(case) if cell.check == "fidelity"]
-    cells = [cell for cell in cells if case.says.precisions[cell.precision].file is None]
+    cells = [cell for cell in cells if not case.says.precisions[cell.precision].of_others]
     if not cells:
         raise UserError(f"{case.name} converts to no precision: add precisions: {{int8: {{}}}} to the case")
     fitting = [

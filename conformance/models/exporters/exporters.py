@@ -97,14 +97,17 @@ def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Arra
     found = float64_model.load_mapped(place) if as_it_is else MappedModel(place, float64_model.load(place))
     if target.file is None:
         return found
-    named = found.altered(lambda model: _named_as_in_case(reference, file, model, inputs))
+    named = found.altered(lambda model: named_as_in_case_of(reference, file, model, inputs))
     if named is None:  # a weight has another name
-        return MappedModel(place, _named_as_in_case(reference, file, float64_model.load(place), inputs))
+        return MappedModel(place, named_as_in_case_of(reference, file, float64_model.load(place), inputs))
     return named
 
 
-def _named_as_in_case(reference: Reference, file: str, model: ModelProto, inputs: Mapping[str, Array]) -> ModelProto:
-    """Return the model of another file with the inputs and outputs of the case's own file or module."""
+def named_as_in_case_of(
+    reference: Reference, file: str, model: ModelProto, inputs: Mapping[str, Array]
+) -> ModelProto:
+    """Return the model of another file with the inputs and outputs of the case's own file or module. Raises Stopped
+    where they are others."""
     if reference.case.says.onnx is not None:
         first = str(reference.case.says.onnx)
         return named_as_in_file(model, float64_model.load_mapped(reference.case.folder / first).model, file, first)
@@ -115,12 +118,6 @@ def _named_as_in_case(reference: Reference, file: str, model: ModelProto, inputs
     names, arrays = reference.output_names(inputs), reference(inputs)
     given = [Side(name, array.dtype.name, array.shape) for name, array in zip_longest(names, arrays)]
     return named_as_in_case(model, ours, given, file)
-
-
-def converted_file(reference: Reference, file: str, inputs: Mapping[str, Array]) -> ModelProto:
-    """Return the model of a file beside the case that somebody else has converted, named as in the case. Raises
-    Stopped where its inputs and outputs are not those of the case, or it cannot be read."""
-    return _named_as_in_case(reference, file, float64_model.load(reference.case.folder / file), inputs)
 
 
 def _symbolics(
