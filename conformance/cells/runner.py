@@ -24,10 +24,10 @@ from conformance.case.plan.expected import (
 )
 from conformance.case.plan.settings import Settings
 from conformance.cells.alone import Predecessors, believed, fail_replaced
-from conformance.judge.in_time import SECONDS
+from conformance.cells.load_limit import LoadLimit
 from conformance.process.disk.stores import UNFINISHED
 from conformance.process.errors import Details, Stopped, UserError, attempt, or_else
-from conformance.process.worker.isolation import NOT_IN_TIME, Death, OnWait, Until, Worker
+from conformance.process.worker.isolation import Death, OnWait, Worker
 from conformance.process.worker.state.fence import Fence, of_process
 from conformance.process.worker.state.setting import StateChange
 from conformance.process.worker.warm import prepare_process
@@ -210,8 +210,8 @@ class Runner:
                 if begun is not None:
                     self._replace()  # the cell that was begun is not asked for after all
                 self._begin(cell, settings, explaining=explaining)
-            until = load_limit(cell, settings or self._settings)
-            answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait, until=until)
+            limit = LoadLimit.of(cell, settings or self._settings)
+            answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait, until=limit)
         except Exception as error:  # such as no process for a worker; the record says so
             self._replace()
             name = type(error).__name__
@@ -219,9 +219,9 @@ class Runner:
             return broken(cell, name, f"the cell could not be run: {text}", error), False
         finally:
             self._begun = None
-        if isinstance(answer, Death) and answer.name == NOT_IN_TIME:
+        if isinstance(answer, Death) and limit is not None and limit.reason is not None:
             self._replace()
-            return skipped(cell, answer.how), False
+            return skipped(cell, limit.reason), False
         if isinstance(answer, Death):
             record = died(cell, answer, self._settings.instructions)
         elif isinstance(answer, Ran) and answer.record.id == cell.id:
@@ -256,26 +256,6 @@ def _empty_store(store: Path) -> tempfile.TemporaryDirectory[str]:
         store.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(dir=store.parent, prefix=UNFINISHED)
     return tempfile.TemporaryDirectory()
-
-
-def load_limit(cell: Cell, settings: Settings) -> Until | None:
-    """Return what ends a cell whose runtime takes longer to load the model than the budget, where that runtime is
-    only asked for a second opinion; None for any other."""
-    runtime = registry.named(cell.runtime) if cell.runtime in registry.RUNNING else None
-    if runtime is None or not runtime.second_opinion or not runtime.absent or expectations(cell):
-        return None
-    most, began = SECONDS if settings.budget is None else settings.budget, list[float]()
-
-    def until(note: Mapping[str, object], seconds: float) -> str | None:
-        if note.get("stage") != "load":
-            began.clear()
-        elif not began:
-            began.append(seconds)
-        elif seconds - began[0] > most:
-            return f"not loaded: {runtime.title} takes longer for it than the budget, {most:g} s"
-        return None
-
-    return until
 
 
 def _run(progress: object, cell: Cell, settings: Settings, explaining: bool) -> Ran:

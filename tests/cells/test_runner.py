@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from conformance.case.plan.settings import Settings
-from conformance.cells import runner
-from conformance.cells.runner import Runner, load_limit
+from conformance.cells.load_limit import LoadLimit
+from conformance.cells.runner import Runner
 from conformance.compare.judges import Right, defaults_for
 from conformance.models.stages import Stages
 from conformance.process.errors import Stopped, Unavailable
@@ -111,13 +111,15 @@ def test_a_second_opinion_that_takes_longer_to_load_than_the_budget_is_left_out(
     sound = bench.cells(say(HEAD, "forward: torch.sin(x)", "export: {torchscript: [17]}"))
     openvino = dataclasses.replace(sound[1], runtime="openvino")
     settings = Settings(store=bench.store, budget=3.0)
-    assert load_limit(sound[1], settings) is None  # ONNX Runtime is what the run is about
-    until = load_limit(openvino, settings)
+    assert LoadLimit.of(sound[1], settings) is None  # ONNX Runtime is what the run is about
+    until = LoadLimit.of(openvino, settings)
     notes = [("declare", 50.0), ("load", 60.0), ("load", 62.9), ("run", 70.0), ("load", 80.0), ("load", 83.1)]
     ended = [until({"stage": stage}, seconds) for stage, seconds in notes]
     assert ended[:-1] == [None] * 5 and ended[-1] == "not loaded: OpenVINO takes longer for it than the budget, 3 s"
 
-    monkeypatch.setattr(runner, "load_limit", lambda cell, settings: lambda note, seconds: "not loaded: planted")
+    over = LoadLimit("planted", 3.0)
+    over.reason = "not loaded: planted"
+    monkeypatch.setattr(LoadLimit, "of", lambda cell, settings: over)
     with new_worker() as worker:
         run = Runner(Settings(store=bench.store), 60, worker)
         record = run(sound[0])

@@ -66,7 +66,6 @@ class Clock:
 
 _T = TypeVar("_T")
 OnWait = Callable[[dict[str, Any]], object]
-NOT_IN_TIME = "NotInTime"
 Until = Callable[[dict[str, Any], float], str | None]
 """Gets the latest note and the seconds of a call, and says why the call is to be ended; None where it is not."""
 _TICK = 0.1  # seconds between looks at the progress and the memory
@@ -197,7 +196,7 @@ class Worker:
 
     def finish(self, *, timeout: float, on_wait: OnWait | None = None, until: Until | None = None) -> Any:
         """Return or raise what ``call`` would for the call that was begun; ``timeout`` counts from now on. What
-        ``until`` says is the death of a worker with the name ``NotInTime``."""
+        ``until`` says ends the worker."""
         try:
             answer = self._wait(timeout, on_wait, until)
         except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
@@ -273,7 +272,7 @@ class Worker:
                 on_wait(self.progress.read())
             reason = None if until is None else until(self.progress.read(), clock.seconds())
             if reason is not None:
-                return End(reason, NOT_IN_TIME)
+                return End(reason)
         process.print_stacks()
         return End(f"timeout after {timeout:g} s", "Timeout")
 
