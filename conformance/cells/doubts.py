@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from conformance.case.draw.example import Example
 from conformance.diagnose.explain_failure import fault_by_others
 from conformance.diagnose.nodes.blame import is_special
 from conformance.diagnose.second_voice import unseconded, unsupported
-from conformance.judge.red_cell import RedCell
-from conformance.process.errors import NoVerdict, Unavailable
+from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.models.reference.dispatch import draws_random
+from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.runtimes.evaluator_rules import has_half
 from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.onnxgraph.random_nodes import drawn_for
 
 INSISTING = "runtimes: [onnx-reference, onnxruntime] would insist on it"
 
@@ -47,13 +50,36 @@ def _weakness(red: RedCell) -> str | None:
     return "in 16 bits" if has_half(read_graph(red.of.model.file)) else None
 
 
+def _check_random(of: CheckedCell, stop: Stopped, example: Example) -> None:
+    """Raise Stopped where a wrong output depends on random numbers that the graph draws, as PyTorch does by a seed of
+    its own: no two runs have to agree, and nobody is to blame for values."""
+    worst = getattr(stop, "worst", None)
+    if worst is None or stop.stage != "compare" or of.run.cell.case.says.onnx is not None:
+        return
+    model, reference = read_graph(of.exported.file), of.run.reference
+    outputs = reference.outputs()
+    if worst.output >= len(model.graph.output) or (worst.output < len(outputs) and outputs[worst.output].random):
+        return
+    drawing = drawn_for(model, worst.output)
+    if drawing and draws_random(reference.operators(example.inputs)[0]):
+        text = (
+            f"forward draws random numbers, and so does the graph ({', '.join(drawing)}), which has no seed of "
+            f"forward's: no two runs have to agree ({stop.reason}); of an output that is random on purpose say "
+            "so, as in outputs: [{name: noise, random: why}]"
+        )
+        raise Stopped("declare", "NotDeterministic", text, "case")
+
+
 DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved)
 
 
 def check_doubts(red: RedCell) -> None:
-    """Raise Unavailable, or NoVerdict, for the first doubt about a failure that the case does not declare."""
+    """Raise Unavailable, or NoVerdict, for the first doubt about a failure that the case does not declare; Stopped
+    where there is no right answer."""
     if red.of.is_declared(red.stop):
         return
+    if red.example is not None:
+        _check_random(red.of, red.stop, red.example)
     for doubt in DOUBTS:
         reason = doubt(red)
         if isinstance(reason, NoVerdict):

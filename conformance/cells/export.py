@@ -60,7 +60,8 @@ def check_export(run: CellRun) -> None:
             raise Stopped("check", findings[0].error, findings[0].text, "exporter", details)
         if unused:
             names = ", ".join(unused)
-            text = f"forward does not use {names}, and the graph has no such input; unused: [{names}] says so"
+            text = f"no value drawn for {names} changes an output, and the graph has no such input"
+            text = f"{text}; unused: [{names}] says so"
             raise Stopped("check", "UnusedInput", text, "case")
         abstains = run.reference.abstains
         if abstains is not None:

@@ -35,7 +35,7 @@ digit of the output means anything, and other values are what helps."""
 _FLOATS: tuple[dict[str, Any] | None, ...] = (
     None, {"uniform": {"low": -1, "high": 1}}, {"uniform": {"low": 0, "high": 1}},
     {"uniform": {"low": 0.1, "high": 10}}, {"uniform": {"low": 1, "high": 10}}, {"uniform": {"low": -10, "high": 10}},
-    {"normal": {"std": 100}}, {"normal": {"std": 10000}}, {"normal": {"std": 1000000}},
+    {"normal": {"std": 100}}, {"normal": {"std": 10000}}, {"normal": {"std": 1000000}}, {"normal": {"std": 1e+12}},
 )  # fmt: skip
 """Values of float inputs that are tried, the plainest first; None is the default, a standard normal distribution."""
 
@@ -85,12 +85,11 @@ class Remedies:
                 break
             if shows(answers, decides):
                 return remedy
-        excuse = self._excuse(vacuous)
         if time.monotonic() > self._deadline:
-            excuse["kind"] = "excuse untried"
-        elif shows(self._with_specials(), judge):
-            excuse["kind"] = "excuse of finite values"
-        return excuse
+            return self._excuse(vacuous) | {"kind": "excuse untried"}
+        if shows(self._with_specials(), judge):
+            return self._excuse(vacuous, "finite inputs") | {"kind": "excuse of finite values"}
+        return self._excuse(vacuous)
 
     def _with_specials(self) -> Answers:
         """The answers to NaN and infinities, whether the case has them drawn or not."""
@@ -205,9 +204,10 @@ class Remedies:
             return {"name": "equal rows"}
         return {"name": "close"}
 
-    def _excuse(self, vacuous: Collection[int]) -> Remedy:
+    def _excuse(self, vacuous: Collection[int], inputs: str = "inputs") -> Remedy:
         """``vacuous:`` with what is known of each of these outputs."""
-        whys = {output: _WHY[(fact := self.fact(output))["name"]].format(**fact) for output in sorted(vacuous)}
+        facts = {output: self.fact(output) for output in sorted(vacuous)}
+        whys = {output: _WHY[fact["name"]].format(**fact, inputs=inputs) for output, fact in facts.items()}
         declared = list(map(plain, self._case.says.outputs))
         assert self._verify.vacuity is not None
         count = len(self._verify.vacuity)
@@ -285,8 +285,8 @@ class Remedies:
 
 _WHY = {
     "empty": "it has no values",
-    "constant": "it is {value} whatever the inputs are",
-    "independent": "it does not depend on the values of the inputs",
+    "constant": "it is {value} for all {inputs} that are drawn",
+    "independent": "it is the same for all values that are drawn",
     "equal rows": "all of its rows are equal",
     "close": "its values lie closer together than is allowed",
 }

@@ -193,7 +193,7 @@ class CellRun:
         fresh = reference_of(self.cell.case, self.reference.folder)
         fresh(inputs)
         if fresh.fingerprint() != fresh.weights:
-            text = "calling the module changes its weights or buffers, so that no two calls have to agree"
+            text = "calling the module changes its weights or buffers, and they cannot be put back between calls"
             raise Stopped("declare", "NotDeterministic", text, "case")
         if not {*fresh.changed_by_calls} & fresh.module.state_dict().keys():
             text = "exporting changed the module's weights or buffers"

@@ -2,7 +2,9 @@
 
 They are what is right for a file, so they compute by the words of the specification and use no runtime that is
 judged: sums of products by BLAS, windows by slices. What they do not cover (``SAME`` padding, ``ceil_mode``, indices,
-16 bits, NaN in a pool) the evaluator computes itself.
+16 bits, NaN in a pool) the evaluator computes itself. It also adds up in 16 bits, so that a sum of many leaves the
+format; ``ReduceMean`` and ``LayerNormalization`` are computed here in float32 then, as runtimes do, and rounded once:
+``stash_type`` says so of the latter.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def quicker(node: OpRun, compute: Callable[..., tuple[Array, ...]]) -> Callable[
 
     def run(*inputs: Any, **more: Any) -> tuple[Array, ...]:
         found = None if more.get("linked_attributes") else kernel(node, *inputs)
-        return compute(*inputs, **more) if found is None else (found,)
+        return compute(*inputs, **more) if found is None else found if isinstance(found, tuple) else (found,)
 
     return run
 
@@ -86,6 +88,33 @@ def _mean(node: OpRun, x: Array) -> Array | None:
     count = window.joined(np.ones((1, 1, *x.shape[2:]), x.dtype), 0.0, np.add)
     mean: Array = total / count
     return mean
+
+
+def _mean_of_halves(node: OpRun, x: Array, axes: Array | None = None) -> Array | None:
+    """The mean along axes of values in 16 bits."""
+    given = axes if axes is not None else _said(node, "axes", None)
+    over = None if given is None or not np.size(given) else tuple(int(axis) for axis in np.ravel(given))
+    if not _is_half(x) or (over is None and _said(node, "noop_with_empty_axes", 0)):
+        return None
+    mean = x.astype(np.float32).mean(over, keepdims=bool(_said(node, "keepdims", 1)))
+    return np.asarray(mean).astype(x.dtype)
+
+
+def _normalized_halves(node: OpRun, x: Array, scale: Array, bias: Array | None = None) -> tuple[Array, ...] | None:
+    """Layers of values in 16 bits, normalized in float32, and their means and reciprocal deviations in it."""
+    if not _is_half(x) or _said(node, "stash_type", 1) != 1:
+        return None
+    over = tuple(range(_said(node, "axis", -1) % x.ndim, x.ndim))
+    wide = x.astype(np.float32)
+    mean = wide.mean(over, keepdims=True)
+    variance = np.square(wide - mean).mean(over, keepdims=True)
+    inverse = np.reciprocal(np.sqrt(variance + np.float32(_said(node, "epsilon", 1e-5))))
+    normal = ((wide - mean) * inverse).astype(x.dtype) * scale
+    return (normal if bias is None else normal + bias).astype(x.dtype), mean, inverse
+
+
+def _is_half(x: Array) -> bool:
+    return x.dtype.name in ("float16", "bfloat16")
 
 
 def _pooled(node: OpRun, x: Array, outside: float, join: Callable[..., Array]) -> Array | None:
@@ -148,8 +177,10 @@ def _said(node: OpRun, name: str, default: Any) -> Any:
     return default if value is None else value
 
 
-_KERNELS: Mapping[str, Callable[..., Array | None]] = {
+_KERNELS: Mapping[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "Conv": _convolution,
     "MaxPool": _largest,
     "AveragePool": _mean,
+    "LayerNormalization": _normalized_halves,
+    "ReduceMean": _mean_of_halves,
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.process.errors import attempt
+from conformance.runtimes.evaluator_recurrent import RECURRENT, is_covered, left_out
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
 
 if TYPE_CHECKING:
@@ -127,6 +128,9 @@ JUDGED: dict[str, tuple[Judgement, ...]] = {
 }  # fmt: skip
 """By operator, in the order of versions: the first that is about a version counts."""
 
+OF_LATER: Mapping[str, int] = {"DequantizeLinear": 19}
+"""By operator the version whose class also computes the earlier ones, which have none."""
+
 _SMALL = "it loses small values to cancellation"
 _WRONG_BEFORE_1_23 = {
     "Attention": "it gives other values than ONNX Runtime",
@@ -153,6 +157,9 @@ class Doubt:
     misread: bool
     """Whether it computes by other rules than the model's, so that its results mean nothing; else it can be run, but
     that it gives other values than another runtime shows nothing."""
+    mended: bool = False
+    """Whether this package computes it in its place where it says what is right for a file
+    (``onnxreference.evaluator_class``)."""
 
     def __str__(self) -> str:
         return f"{self.operator} of opset {self.version} ({self.why})"
@@ -221,12 +228,14 @@ def doubt(
     if version is None:
         return None
 
-    def told(why: str, *, misread: bool) -> Doubt:
-        return Doubt(node.op_type, version, why, misread)
+    def told(why: str, *, misread: bool, mended: bool = False) -> Doubt:
+        return Doubt(node.op_type, version, why, misread, mended)
 
     used, row = uses(node.op_type, opset), rows.get((node.op_type, version))
     if used == "nothing":
-        return told("it has no implementation", misread=True)
+        return told("it has no implementation", misread=True, mended=node.op_type in OF_LATER)
+    if node.op_type in RECURRENT and (names := left_out(node)):
+        return told(f"it leaves out {', '.join(names)}", misread=True, mended=is_covered(node))
     if (onnx_version or _installed()) < (1, 23) and node.op_type in _WRONG_BEFORE_1_23:
         return told(_WRONG_BEFORE_1_23[node.op_type], misread=False)
     if row is not None and row[2] == RANDOM:

@@ -14,14 +14,15 @@ from conformance.process.arrays import Array
 from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_kernels import quicker
 from conformance.runtimes.evaluator_operators import lacking_operators
-from conformance.runtimes.evaluator_rules import doubts, open_clip
+from conformance.runtimes.evaluator_recurrent import recurrent_operators
+from conformance.runtimes.evaluator_rules import OF_LATER, doubts, open_clip
 from conformance.runtimes.flattening import write_out
 from conformance.runtimes.onnxgraph.mapped import mapped, read_graph
 from conformance.runtimes.onnxgraph.reads import refill
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, ModelProto
+    from onnx import FunctionProto, ModelProto, NodeProto
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
@@ -73,14 +74,24 @@ def _held(value: Array) -> Array:
 def evaluator_class(*, quick: bool = False) -> type[ReferenceEvaluator]:
     """Return ONNX's evaluator, with coefficients of ``Resize`` that are as exact as its other results, and with
     operators that it lacks. A ``quick`` one is for what is right, and no runtime that is judged: some of its kernels
-    are this package's."""
+    are this package's, which are quicker or leave nothing out."""
     from onnx.reference import ReferenceEvaluator
+    from onnx.reference.ops._op_list import load_op
 
     class Evaluator(ReferenceEvaluator):  # which runs the bodies of loops and functions as well
         def __init__(self, proto: ModelProto | FunctionProto, opsets: dict[str, int] | None = None,
                      functions: list[ReferenceEvaluator | FunctionProto] | None = None, verbose: int = 0,
                      new_ops: list[type[OpRun]] | None = None, **more: Any) -> None:  # fmt: skip
-            super().__init__(proto, opsets, functions, verbose, new_ops or lacking_operators(), **more)
+            own = [*lacking_operators(), *(recurrent_operators() if quick else ())]
+            super().__init__(proto, opsets, functions, verbose, new_ops or own, **more)
+
+        def _load_impl(self, node: NodeProto, *more: Any) -> Any:
+            later = OF_LATER.get(node.op_type, 0) if quick and node.domain in ("", "ai.onnx") else 0
+            return (
+                load_op("", node.op_type, later)
+                if self.opsets_.get("", 0) < later
+                else super()._load_impl(node, *more)
+            )
 
         def _init(self) -> None:
             super()._init()

@@ -16,7 +16,7 @@ _UNSUPPORTED = re.compile(
     r"|kernel not found|is not a registered function/op|under development|unsupported|not supported|no support for"
     r"|(?:does not|doesn't|don't|can't|cannot|do not) (?:currently )?support|only supports?\b|no conversion rule"
     r"|max supported ir version|is invalid\.$|no corresponding numpy type|no op registered for"
-    r"|wasn't fully converted|^Unknown type|specify OpenVINO Extensions to support",
+    r"|wasn't fully converted|^Unknown type|unknown activation function|specify OpenVINO Extensions to support",
     re.IGNORECASE | re.MULTILINE,
 )
 """What ONNX Runtime, OpenVINO and ONNX's evaluator say of models that they have no means for. ``is invalid.`` ends
@@ -33,6 +33,7 @@ _NOISE = (
     r"Check '.*?' failed at \S+?:\d*:?\s",
     r"\S*/onnxruntime_src/\S+ ",
     r"FrontEnd API failed with \w+:?",
+    r"\[\w+\] END: node: .* CALLBACK HAS THROWN: ",
     r"Error in Node:",
 )
 """What stands around a runtime's sentence: where in its own sources it was raised."""

@@ -45,6 +45,29 @@ def test_a_wrong_model_of_a_scripted_module_is_wrong(bench):
     assert not any("float64" in line for line in details(record))
 
 
+COUNTS = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+    def forward(self, x):
+        self.calls += 1
+        return x * {what}
+"""
+
+
+def test_a_scripted_module_that_changes_itself_is_compared_as_it_was_built(bench):
+    """Its first call gives what that of a fresh copy gives, whatever was called before."""
+    body = say(SCRIPTED, "export: {torchscript: [17]}")
+    for check in ("export", "accuracy"):
+        record = bench.run(body, COUNTS.format(what="2"), check=check)
+        assert record.status == "passed", record.reason
+        assert any("calling the module changes calls" in one["text"] for one in record.warnings)
+    record = bench.run(body, COUNTS.format(what="self.calls"))
+    assert record.error != "NotDeterministic", record.reason
+
+
 SCRIPTED = say("module: beside.Net\nscript: true", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}")
 
 

@@ -209,6 +209,9 @@ def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
     assert bench.run(say("module: beside.Sizes\nreturns: [2, 0]", ONE), ODD).outputs == ["output_2", "output_0"]
 
 
+SIZED = 'inputs: {x: "float32[n, 4]", y: "float32[2, 3]"}\ndims: {n: 1..4}'
+
+
 @pytest.mark.parametrize("body, error, message", [
     (say("module: beside.Answers", ONE), "NoTensor", "forward returns a Answer where tensors are expected; returns:"),
     (say("module: beside.Answers\nreturns: [loss]", ONE), "LookupError",
@@ -216,7 +219,8 @@ def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
     (say("module: beside.InPlace", TWO), "ChangesInput", "clones: true hands it a clone"),
     (say("module: beside.InPlace\nunused: [y]\nclones: true", TWO), "UsedInput", "forward does use y"),
     (say("module: beside.Complex", ONE), "NoTensor", "return torch.view_as_real of them"),
-    (say("module: beside.Unused", TWO), "UnusedInput", "forward does not use y, and the graph has no such input;"),
+    (say("module: beside.Unused", TWO), "UnusedInput", "no value drawn for y changes an output, and"),
+    (say('forward: "x + y.shape[0]"', SIZED), "UnusedInput", "no value drawn for y changes an output"),
     (say("module: beside.First", LISTED), "UnusedInput", "unused: [x.1] says so"),
 ])  # fmt: skip
 def test_what_cannot_be_is_told_with_what_to_do(bench, body, error, message):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+from conformance.process.errors import or_else
 
 if TYPE_CHECKING:
     from typing import Self
@@ -101,3 +103,15 @@ def is_float(value: object) -> TypeGuard[Tensor]:
     import torch
 
     return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def draws_random(operators: Collection[str]) -> bool:
+    """Return whether one of these operators, named as ``aten.rand``, draws random numbers."""
+    import torch
+
+    def draws(name: str) -> bool:
+        space, _, operator = name.partition(".")
+        packet = getattr(getattr(torch.ops, space), operator)
+        return any(torch.Tag.nondeterministic_seeded in getattr(packet, one).tags for one in packet.overloads())
+
+    return any(or_else(False, partial(draws, name)) for name in operators)

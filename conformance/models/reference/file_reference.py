@@ -69,6 +69,7 @@ class FileReference(Reference):
         self._written = {doubt.operator for doubt in in_doubt} & COMPOSITE
         if self._written:
             in_doubt = doubts(write_out_operators(model, self._written))
+        in_doubt = [doubt for doubt in in_doubt if not doubt.mended]
         self._misread = any(doubt.misread for doubt in in_doubt)
         if in_doubt:
             self._abstain(f"ONNX's evaluator has no say on {', '.join(map(str, in_doubt))}")

@@ -42,8 +42,10 @@ class ModuleReference(Reference):
         self.passing = Passing(case.says.inputs, self.module)
         self.weights = self.fingerprint()
         self._sums = checksums(self.module)
-        # In training mode every forward updates statistics; each use then starts from the same statistics.
-        self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
+        # In training mode every forward updates statistics; each use then starts from the same statistics. What a
+        # scripted module writes into its tensors is put back from here too.
+        keeps = case.says.mode == "train" or case.says.script
+        self._state = copy.deepcopy(self.module.state_dict()) if keeps else None
         self._uncalled: _Uncalled | None = None
         self._twin: Module | None = None
         self._twin_is_eager = not case.says.script
@@ -105,7 +107,7 @@ class ModuleReference(Reference):
         """Put the statistics of a module in training mode back; False for a module in evaluation mode."""
         if self._state is not None:
             self.module.load_state_dict(self._state)
-        return self._state is not None
+        return self.case.says.mode == "train"
 
     def arguments(self, inputs: Mapping[str, Array]) -> Tensors:
         return self.passing.tensors(inputs)
@@ -140,7 +142,13 @@ class ModuleReference(Reference):
         ``told`` notes it in ``changed_by_calls``. The statistics of training mode have ``restore``; what is compiled
         is left alone."""
         if self.case.says.script:
-            yield
+            written = self._written()
+            try:
+                yield
+            finally:
+                names = [name for name, now in self._written().items() if now != written.get(name)]
+                if names and not self.restore() and told:  # the statistics of training mode are no news
+                    self.changed_by_calls += [name for name in names if name not in self.changed_by_calls]
             return
         before = Standing(self.module, tensors=self._state is None, sums=self._sums_tell)
         try:
@@ -153,6 +161,11 @@ class ModuleReference(Reference):
                 self.changed_by_calls += [name for name in new if name not in self.changed_by_calls]
                 put_back(self.module, self._as_built(names), names)
                 before.remove_hooks()
+
+    def _written(self) -> dict[str, tuple[int, int]]:
+        """Return of each tensor of the module where it is and how often it was written to."""
+        state = self.module.state_dict()
+        return {name: (one.data_ptr(), one._version) for name, one in state.items() if isinstance(one, torch.Tensor)}
 
     def _as_built(self, changed: Collection[str]) -> Module:
         """Return the module as it was before its first call: the copy that was kept, or one that is built again where
@@ -278,6 +291,8 @@ class ModuleReference(Reference):
             torch.set_default_dtype(before)
             if self.changed_by_calls and self._uncalled is not None:
                 self._twin = None  # the next call has a copy of its own
+            elif self.changed_by_calls and self._state is not None:
+                self._twin.load_state_dict(self._state)
 
     @contextlib.contextmanager
     def _weights_moved(self, rounding: Rounding) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, held
+from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, held, needs
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -24,6 +24,20 @@ def random_nodes(model: ModelProto) -> list[str]:
     nodes = [*all_nodes(model)]
     constants = {tensor.name: tensor for tensor in model.graph.initializer} | held(nodes)
     return [*dict.fromkeys(node.op_type for node in nodes if _is_random(node, constants))]
+
+
+def drawn_for(model: ModelProto, output: int) -> list[str]:
+    """Return the same of the nodes that an output of the graph, by place, depends on."""
+    from onnx import ModelProto
+
+    wanted, kept = {model.graph.output[output].name}, ModelProto()
+    kept.functions.extend(model.functions)
+    kept.graph.initializer.extend(model.graph.initializer)
+    for node in reversed(model.graph.node):
+        if wanted.intersection(node.output):
+            wanted.update(needs(node))
+            kept.graph.node.append(node)
+    return random_nodes(kept)
 
 
 def _is_random(node: NodeProto, constants: dict[str, TensorProto]) -> bool:
