@@ -7,6 +7,7 @@ with its inputs can be run on a host without it.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -52,11 +53,15 @@ class GuardedSession:
         self.arithmetic = session.arithmetic
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        given = {name: np.array(array, order="C") for name, array in inputs.items()}
-        return [_plain(output) for output in self.direct.run(given)]
+        return [_plain(output) for output in self.direct.run({name: _copied(inputs[name]) for name in inputs})]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.direct, name)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of an input, which may be a sequence of arrays, or none."""
+    return np.array(value, order="C") if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
 def _plain(value: object) -> Array:
