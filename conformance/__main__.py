@@ -12,6 +12,10 @@ if str(Path(__file__).parent) not in map(str, conformance.__path__):
     hiding = "a folder 'conformance' hides this package from python -m conformance"
     sys.exit(f"{hiding}: type conformance instead, or start it in another folder")
 
-from conformance.front.cli import main
+from conformance.process.worker.reserved import unhide
+
+unhide()  # before anything is imported that a file of the working directory may hide
+
+from conformance.front.cli import main  # noqa: E402
 
 sys.exit(main())

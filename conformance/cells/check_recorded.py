@@ -20,6 +20,7 @@ import numpy as np
 from conformance.case.draw.few_bits import carried, given_back
 from conformance.case.files.onnx_header import header
 from conformance.case.files.recording import Recorded
+from conformance.cells.input_slips import find_slip
 from conformance.cells.open_recorded import OpenValues, open_values
 from conformance.compare.recorded_values import difference, named_tensors
 from conformance.models.cell_run import CellRun
@@ -136,7 +137,7 @@ def _check_set(
             raise _not_passed(run.cell.runtime, odd) from stop
         stop = _if_supported(run.cell.runtime, stop)
         stop.reason = f"{one.name}: {stop.reason}"
-        raise _judged(run, says, file, one, stop, None) from stop
+        raise _judged(run, says, file, session, one, stop, None) from stop
     with run.stages("compare", "runtime"):
         got = _given_back(got, one)
         found = difference(got, one.outputs, says.rtol, says.atol)
@@ -151,7 +152,7 @@ def _check_set(
             f"{one.name}: {found.text}, which ONNX leaves open: {'; '.join(RULES[name] for name in known.rules)}"
         )
     wrong = Stopped("compare", found.error, f"{one.name}: {found.text}", "runtime")
-    raise _judged(run, says, file, one, wrong, got, known)
+    raise _judged(run, says, file, session, one, wrong, got, known)
 
 
 def _carried(one: RecordedSet) -> RecordedSet:
@@ -186,8 +187,8 @@ def _not_passed(runtime: str, odd: Sequence[str]) -> NoVerdict:
 
 
 def _judged(
-    run: CellRun, says: Recorded, file: Path, one: RecordedSet, stop: Stopped, got: Sequence[Array] | None,
-    known: OpenValues | None = None,
+    run: CellRun, says: Recorded, file: Path, session: Session, one: RecordedSet, stop: Stopped,
+    got: Sequence[Array] | None, known: OpenValues | None = None,
 ) -> Stopped:  # fmt: skip
     """Return the failure with who is at fault by what others give for the same inputs, but for what ONNX leaves open
     of it (``known``).
@@ -220,6 +221,10 @@ def _judged(
         )
     if agreeing:
         return blame(stop, Explanation("runtime", None, tuple(answers)))
+    slip = None if got is None else _slip(says, session, one)
+    if slip is not None:
+        text = f"{stop.reason}; with {slip} the recorded outputs come out, so that the data has to be recorded so"
+        return blame(Stopped("declare", FOREIGN, text), Explanation("case", None, tuple(answers)))
     if against - {own} and not otherwise:
         text = (
             f"{stop.reason}; others give the same for these inputs, so that the recorded outputs are not this model's"
@@ -231,6 +236,19 @@ def _judged(
             "open, or the data is another model's"
         )
     return blame(stop, Explanation(None, None, tuple(answers)))
+
+
+def _slip(says: Recorded, session: Session, one: RecordedSet) -> str | None:
+    """Return in words how the recorded inputs, or the order of the outputs, would be right; None where nothing is
+    found that would."""
+
+    def run(inputs: Any) -> list[Array]:
+        return _given_back(session.run(inputs), one)
+
+    def alike(got: Sequence[Any], outputs: Mapping[str, Any]) -> bool:
+        return difference(got, outputs, says.rtol, says.atol) is None
+
+    return find_slip(one.inputs, one.outputs, run, alike)
 
 
 def _right(one: RecordedSet, got: Sequence[Array], known: OpenValues | None) -> Mapping[str, object]:

@@ -22,7 +22,7 @@ from conformance.models.engine_build import engine_build
 from conformance.models.precision.calibration import batch_dim
 from conformance.process.arrays import Inputs
 from conformance.process.errors import Stopped, Unavailable
-from conformance.runtimes import Session, opener, registry
+from conformance.runtimes import GuardedSession, opener, registry
 
 if TYPE_CHECKING:
     from conformance.models.cell_run import CellRun
@@ -135,7 +135,7 @@ def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: In
         return
     with _session(run, runtime, precision, inputs) as session:
         if not registry.named(runtime).on_device:
-            yield SimpleNamespace(name=name, run=lambda: session.run(inputs))
+            yield SimpleNamespace(name=name, run=lambda: session.direct.run(inputs))
             return
         timed: Any = session  # what runs on a device has a stopwatch
         with timed.stopwatch(inputs, transfers=entry.transfers) as once:
@@ -143,7 +143,7 @@ def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: In
 
 
 @contextlib.contextmanager
-def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iterator[Session]:
+def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iterator[GuardedSession]:
     """The runtime with the cell's model loaded, after one run; Unavailable where this host lacks the runtime."""
     missing = registry.absence(runtime)
     if missing is not None:

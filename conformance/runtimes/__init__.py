@@ -6,11 +6,15 @@ with its inputs can be run on a host without it.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from conformance.process.disk.onnx_models import on_disk
 from conformance.runtimes import registry
@@ -34,7 +38,43 @@ class Session(Protocol):
         ...
 
 
-Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
+class GuardedSession:
+    """A loaded model that shares no memory with who runs it: it gets copies, and what it gives is copied at once into
+    plain arrays.
+
+    Else a runtime that writes into its inputs would have the right outputs computed of other ones, one that gives all
+    calls one buffer would be accused of not repeating, and arrays with an arithmetic of their own would compare
+    themselves.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.direct = session
+        """The session without that, for measuring how long it takes."""
+        self.arithmetic = session.arithmetic
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        return [_plain(output) for output in self.direct.run({name: _copied(inputs[name]) for name in inputs})]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.direct, name)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of an input, which may be a sequence of arrays, or none."""
+    return np.array(value, order="C") if isinstance(value, np.ndarray) else copy.deepcopy(value)
+
+
+def _plain(value: object) -> Array:
+    """Return a copy as an array of no other class. TypeError for what is no array, nor a number."""
+    array: Array = np.array(value, order="C")  # also of a class that is derived from NumPy's
+    if array.dtype.hasobject:
+        if not all(isinstance(one, str) for one in array.flat):
+            raise TypeError(f"a {type(value).__name__} in place of an array")
+        return array.astype(str)
+    return array
+
+
+Open = Callable[[Path, Sequence[str]], AbstractContextManager[GuardedSession]]
 """Opens the model at a path with custom-operator libraries; raises what the runtime raises."""
 
 
@@ -45,10 +85,18 @@ def opener(name: str, build: Build | None = None, config: Mapping[str, str] | No
     runtime = registry.named(name)
     if runtime.only_builds or (runtime.builds and build is None):
         raise KeyError(name)
-    given = {"build": build, "config": config, "provider": runtime.provider}
+    given: dict[str, Any] = {"build": build, "config": config, "provider": runtime.provider}
     options = {option: given[option] for option in runtime.takes if given[option]}
-    open_model: Open = registry.function(runtime.opens)
-    return functools.partial(open_model, **options) if options else open_model
+    open_model: Callable[..., AbstractContextManager[Session]] = registry.function(runtime.opens)
+    return functools.partial(_guarded, open_model, **options)
+
+
+@contextlib.contextmanager
+def _guarded(
+    open_model: Callable[..., AbstractContextManager[Session]], model: Path, libraries: Sequence[str], **options: Any
+) -> Iterator[GuardedSession]:
+    with open_model(model, libraries, **options) as session:
+        yield GuardedSession(session)
 
 
 def outputs_of(

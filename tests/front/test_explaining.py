@@ -1,10 +1,12 @@
 """Verdicts come first; then each cause is explained once, for as long as ``--explain`` says."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from conformance.results.records.causes import by_likeness, explained, is_same_error
+from conformance.front.plugin.explaining import Explaining
+from conformance.results.records.causes import by_likeness, explained, is_same_error, seconds_left
 from conformance.results.records.explanation import share
 from conformance.results.records.record import Record
 from tests.kit.runs import run_command, run_pytest
@@ -206,3 +208,26 @@ def test_an_explanation_is_taken_only_of_a_cell_that_fails_alike_again():
     assert explained(first, record(status="passed", stage=None, error=None)) is first
     share(taken, [other := record(id="b")])
     assert (other.fault, other.explained_with, other.unexplained) == ("exporter", "a", False)
+
+
+def took(id, seconds, explaining=None, **other):
+    more = {} if explaining is None else {"explain": explaining}
+    return record(id=id, case=id, seconds={"run": seconds, **more}, unexplained=explaining is None, **other)
+
+
+def test_the_cheapest_cause_is_explained_first_and_what_the_rest_takes_is_told():
+    slow, quick = took("slow", 9.0), took("quick", 0.5)
+    assert [group[0].id for group in by_likeness([slow, quick])] == ["quick", "slow"]
+    assert seconds_left([slow, quick]) is None  # nothing was measured
+    assert seconds_left([slow, quick, took("done", 1.0, 6.0)]) == pytest.approx(6 * 9.5)
+    assert seconds_left([took("done", 1.0, 6.0)]) is None
+
+
+def test_the_summary_says_what_the_rest_would_take():
+    red = {one.id: one for one in (took("done", 1.0, 6.0), took("slow", 60.0), took("quick", 10.0))}
+    explaining = Explaining(SimpleNamespace(options=SimpleNamespace(config=None)), None, None)
+    explaining.red, explaining._why_left = red, "120 s were over"
+    said = (
+        "2 red cells are not explained (120 s were over): about 7 min more with --explain all, or conformance explain"
+    )
+    assert [*explaining.notes()] == [f"{said} CELL"]

@@ -8,13 +8,15 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from conformance.models.kept import dependency_files as depends
 from conformance.models.kept import installed, static_imports
 from conformance.models.kept.installed import hooked_root
-from conformance.process.errors import CaseFileError
+from conformance.process.errors import CaseFileError, UserError
+from conformance.process.worker.reserved import unhide
 from tests.kit.cases import PASSED, load_case, say, verdict
 
 EXPORT = """
@@ -108,6 +110,58 @@ def test_a_case_that_means_such_a_file_is_told_to_rename_it(bench, module, nets)
     record = accuracy(bench, f'module: {module}\ninputs: {{x: "float32[batch]"}}', **beside)
     assert (record.stage, record.fault) == ("declare", "case")
     assert "random.py has the name of a module of Python, which is used in its place: rename it" in record.reason
+
+
+@pytest.mark.parametrize("name", ["onnx", "onnxruntime", "numpy", "torch"])
+@pytest.mark.parametrize("nets", [
+    "import torch, {0}\nclass Net(torch.nn.Module):\n    scale = {0}.OWN\n",
+    "import torch, {0}\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x * {0}.OWN\n",
+    "import torch\nfrom {0} import OWN\nNet = torch.nn.Hardtanh\n",
+    "import torch\nimport {0}.own\nNet = torch.nn.Hardtanh\n",
+], ids=["imported", "called", "a name", "a part"])  # fmt: skip
+def test_a_case_that_looks_for_its_own_in_such_a_module_is_told_to_rename_the_file(bench, name, nets):
+    beside = {f"{name}.py": "OWN = 1\n", "nets.py": nets.format(name)}
+    record = accuracy(bench, 'module: nets.Net\ninputs: {x: "float32[batch]"}', **beside)
+    assert (record.status, record.fault) == ("failed", "case"), record.reason
+    assert f"{name}.py has the name of a module that this suite needs, which is used in its place" in record.reason
+
+
+def test_what_such_a_module_lacks_is_no_reason_to_name_a_file_that_is_not_there(bench):
+    nets = "import torch, onnx\nclass Net(torch.nn.Module):\n    scale = onnx.OWN\n"
+    record = accuracy(bench, 'module: nets.Net\ninputs: {x: "float32[batch]"}', **{"nets.py": nets})
+    assert record.fault == "case" and "has the name" not in record.reason
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A working directory that is first on ``sys.path``, as with ``python -m``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *(entry for entry in sys.path if entry)])
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", ["numpy.py", "torch.py", "onnx/__init__.py"])
+def test_a_file_of_the_working_directory_hides_nothing_that_the_suite_needs(program, file):
+    (program / file).parent.mkdir(exist_ok=True)
+    (program / file).write_text("")
+    (program / "mine.py").write_text("")
+    unhide()
+    assert sys.path[-1] == str(program) and sys.path[0] != str(program)
+
+
+def test_where_it_is_loaded_already_it_is_named(program, monkeypatch):
+    (program / "onnx.py").write_text("")
+    monkeypatch.setitem(sys.modules, "onnx", SimpleNamespace(__file__=str(program / "onnx.py")))
+    with pytest.raises(UserError, match=r"onnx\.py hides the module 'onnx', which this suite needs: rename it"):
+        unhide()
+
+
+def test_other_files_of_the_working_directory_stay_first(program):
+    for name in ("mine.py", "cases.py", "onnx_tools.py"):
+        (program / name).write_text("")
+    before = [*sys.path]
+    unhide()
+    assert sys.path == before
 
 
 def test_a_package_beside_the_case_goes_before_an_installed_one(bench):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from conformance.process.worker import server
 from conformance.process.worker.isolation import Death, Worker
 from conformance.process.worker.progress_note import Progress
 from tests.kit import fatal, hostile
@@ -243,3 +244,32 @@ def test_a_fork_server_that_was_stopped_goes_on(worker):
     sound(worker)
     assert isinstance(worker.call(hostile.stops_its_parent, 1, timeout=SHORT), Death)
     sound(worker)
+
+
+IMPORTED = {
+    "stops itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n",
+    "never ends": "import time\ntime.sleep(1000)\n",
+}
+IMPORTED["stops itself, and never ends"] = IMPORTED["stops itself"] + IMPORTED["never ends"]
+
+
+@pytest.mark.parametrize("what", IMPORTED)
+def test_a_fork_server_that_is_stopped_or_hangs_while_it_imports_costs_a_limit_and_no_more(
+    tmp_path, monkeypatch, what
+):
+    (tmp_path / "planted_import.py").write_text(IMPORTED[what])
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(server, "_TICK", 0.2)
+    if "never" in what:
+        monkeypatch.setattr(server, "_SLOWEST", 5.0)
+    with own_fork_server(), Worker(["planted_import"]) as worker:
+        sound(worker)
+
+
+def test_a_server_that_never_comes_to_fork_is_said(tmp_path, monkeypatch):
+    (tmp_path / "planted_import.py").write_text(IMPORTED["never ends"])
+    monkeypatch.setattr(server, "_GUARD", "planted_import")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(server, "_SLOWEST", 0.5)
+    with own_fork_server(), Worker() as worker, pytest.raises(TimeoutError, match=r"within 0\.5 s: it was ended"):
+        worker.ready()

@@ -39,7 +39,8 @@ def test_a_runtime_gets_only_the_options_that_it_takes():
     config = {"session.x64quantprecision": "1"}
     assert opener("onnxruntime", config=config).keywords == {"config": config}
     for name in ("onnxruntime-literal", "onnx-reference"):
-        assert opener(name, config=config) is registry.function(registry.named(name).opens)
+        opens = opener(name, config=config)
+        assert (opens.args, opens.keywords) == ((registry.function(registry.named(name).opens),), {})
 
 
 def lists_runtimes(node: ast.AST) -> bool:

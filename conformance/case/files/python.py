@@ -34,7 +34,7 @@ from conformance.process.errors import (
     text_of,
 )
 from conformance.process.worker import uses
-from conformance.process.worker.reserved import is_needed, is_reserved, names_of
+from conformance.process.worker.reserved import is_reserved, names_of, taken
 from conformance.process.worker.state import fence
 from conformance.results.records.record_types import Place
 
@@ -131,12 +131,6 @@ class Folder:
         """Return whether the folder has a module or a package of this name."""
         return (self.path / f"{name}.py").is_file() or (self.path / name / "__init__.py").is_file()
 
-    def _taken(self, name: str) -> str:
-        """Return what is said of a file that has the name of a module which others need."""
-        file = f"{display_path(self.path / name)}{'' if (self.path / name).is_dir() else '.py'}"
-        whose = "that this suite needs" if is_needed(name) else "of Python"
-        return f"{file} has the name of a module {whose}, which is used in its place: rename it"
-
     def _owns(self, module: ModuleType) -> bool:
         # Compared as text, since resolving paths takes longer than many a whole cell.
         file = getattr(module, "__file__", None) or ""
@@ -149,7 +143,7 @@ class Folder:
         the name of a module that others need.
         """
         if is_reserved(name) and self.has(name):
-            raise Stopped("declare", "TakenName", self._taken(name), "case")
+            raise Stopped("declare", "TakenName", _taken(self.path, name), "case")
         if not self.has(name) and name not in sys.modules and importlib.util.find_spec(name) is None:
             packages = (file.parent.name for root in search_roots(self.path) for file in root.glob("*/__init__.py"))
             near = did_you_mean(name, [*self._names(), *packages])
@@ -173,9 +167,6 @@ class Folder:
             BaseException
         ) as error:  # whatever the module raises as it is loaded, or exits with: the Stopped has it
             text = f"{self._name_module(dotted)} does not import: {describe(error, self.path)}"
-            meant = getattr(error, "name", None)
-            if isinstance(error, ImportError) and meant and is_reserved(meant) and self.has(meant):
-                text = f"{text}; {self._taken(meant)}"
             raise Stopped("declare", type(error).__name__, text, "case") from None
         finally:
             uses.names_module(dotted)
@@ -207,8 +198,27 @@ class Folder:
         return f"{display_path(self.path / first)}.py" if (self.path / f"{first}.py").is_file() else dotted
 
 
+def _taken(folder: Path, name: str) -> str:
+    file = folder / name
+    return taken(Path(display_path(file if file.is_dir() else file.with_suffix(".py"))))
+
+
+def _meant(error: BaseException) -> str:
+    """Return the module in which something was looked for and not found; an empty text where that is not so."""
+    if isinstance(error, AttributeError):
+        return error.obj.__name__.partition(".")[0] if isinstance(error.obj, ModuleType) else ""
+    return (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+
+
 def describe(error: BaseException, folder: Path) -> str:
-    """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one."""
+    """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one, and the
+    file there that has the name of a module which was used in its place."""
+    text, meant = _described(error, folder), _meant(_first_cause(error))
+    hides = is_reserved(meant) and Folder.of(folder).has(meant)
+    return f"{text}; {_taken(folder, meant)}" if hides else text
+
+
+def _described(error: BaseException, folder: Path) -> str:
     cause = _first_cause(error)
     said = type(cause).__name__ + (f": {_head(cause)}" if _head(cause) else "")
     text = said if cause is error else f"{type(error).__name__}, caused by {said}"

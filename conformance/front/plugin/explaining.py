@@ -72,6 +72,7 @@ class Explaining:
         self._junit = Junit(self._options.config)
         self._count = 0
         """The number of cells to be explained."""
+        self._at_a_time = 1
         self._why_left = ""
         self._named: set[Path] = set()
         """Folders that carry the id of a finding of this run."""
@@ -84,9 +85,13 @@ class Explaining:
 
     def notes(self) -> Iterator[str]:
         """Say what was left out."""
-        left = self._unexplained()
+        from conformance.results.records.causes import seconds_left
+
+        left, seconds = self._unexplained(), seconds_left(self.red.values())
         if left:
-            yield f"{left} red cells are not explained ({self._why_left}): --explain all, or conformance explain CELL"
+            takes = "" if seconds is None else f"{_about(seconds / self._at_a_time)} more with "
+            told = f"{left} red cells are not explained ({self._why_left})"
+            yield f"{told}: {takes}--explain all, or conformance explain CELL"
 
     def _unexplained(self) -> int:
         return sum(record.status == "failed" and record.unexplained for record in self.red.values())
@@ -94,7 +99,8 @@ class Explaining:
     # ---- the end of the run ----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Explain the causes, those of most cells first. What is not done when time is up, or at Ctrl-C, is left."""
+        """Explain the causes, those first that take the least. What is not done when time is up, or at Ctrl-C, is
+        left."""
         from conformance.results.records.causes import by_likeness
 
         waiting = [dataclasses.replace(record) for record in self.red.values() if record.unexplained]
@@ -157,7 +163,9 @@ class Explaining:
             return explain
 
         jobs = dict(enumerate(groups))
-        pool = Pool(self._workers(len(groups)), explainer, InOrder(jobs, deadline), jobs, _leave)
+        workers = self._workers(len(groups))
+        self._at_a_time = max(len(workers), 1)
+        pool = Pool(workers, explainer, InOrder(jobs, deadline), jobs, _leave)
         pool.start()
         try:
             for _ in pool.results():
@@ -213,6 +221,10 @@ class Explaining:
             self._told = True
             reporter.ensure_newline()
             reporter.write_line(line)
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(seconds, 1):.0f} s"
 
 
 def _id_of(record: Record) -> str:

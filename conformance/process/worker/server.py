@@ -25,6 +25,10 @@ MARK = "conformance"
 """The value of PYTHONSAFEPATH that ``guard`` takes away again, so that nothing that a cell starts has it."""
 _TRIES = 20
 _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started
+_TICK = 1.0  # seconds after which a server that is to fork is continued, in case somebody stopped it
+_SLOWEST = 300.0  # seconds in which a server has to come to fork: its imports take less on a host that is busy
+_ended: set[int] = set()
+"""Servers that were ended for being slower than that."""
 _workers: set[int] = set()
 """What this process has launched and not yet seen end."""
 _launching = threading.RLock()
@@ -42,12 +46,13 @@ def start(preload: Sequence[str]) -> None:
 
 def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
     """A new process that calls the function. Raises OSError or EOFError where no server can be brought to fork."""
-    failed = set()
+    failed: set[int | None] = set()
     for tries_left in reversed(range(_TRIES)):
         process = _context.Process(target=function, args=args, daemon=True)
         try:
             with _launching, _running():
-                process.start()
+                with _in_time():
+                    process.start()
                 assert process.pid is not None
                 _workers.add(process.pid)
             return process
@@ -55,12 +60,41 @@ def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
             if not tries_left:
                 raise
             failed.add(server_pid())
-            if len(failed) > 1:
+            if len(failed & _ended) > 1:  # the second of them had nothing to import
+                text = f"no process came of the server that forks workers, within {_SLOWEST:g} s: it was ended"
+                raise TimeoutError(text) from None
+            if len(failed) > 1 or failed & _ended:
                 # A preloaded module that raises another error than ImportError ends each server. Without preload,
                 # the error is raised in the call that imports the module, and is told there.
                 _context.set_forkserver_preload([_GUARD, _READY])
             time.sleep(_PAUSE)
     raise AssertionError
+
+
+@contextlib.contextmanager
+def _in_time() -> Iterator[None]:
+    """Inside the block a server that was stopped goes on, and one that takes too long is ended: what waits for it
+    raises EOFError or OSError then, and would wait for ever else."""
+    done = threading.Event()
+
+    def watch() -> None:
+        deadline = time.monotonic() + _SLOWEST
+        while not done.wait(min(_TICK, _SLOWEST)):
+            wake()
+            pid = server_pid()
+            if time.monotonic() > deadline and pid is not None:
+                _ended.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def lost() -> bool:

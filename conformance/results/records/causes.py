@@ -42,15 +42,30 @@ def cause_of_export(case: str, exporter: str, error: str | None, reason: str | N
 
 def by_likeness(records: Iterable[Record]) -> list[list[Record]]:
     """Return the records that nobody explained yet, those together which may have one cause: they are of one case and
-    exporter, and stop with the same words or have wrong values. The largest come first, and in each those that show
-    most of their cause."""
+    exporter, and stop with the same words or have wrong values. Those come first that take the least to explain, and
+    of these the largest; in each the records that show most of their cause."""
     alike: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         if record.unexplained and record.status == "failed":
             alike.setdefault(_likeness(record), []).append(record)
     for group in alike.values():
         group.sort(key=shows_less)
-    return sorted(alike.values(), key=len, reverse=True)
+    return sorted(alike.values(), key=lambda group: (_own_seconds(group[0]), -len(group)))
+
+
+def _own_seconds(record: Record) -> float:
+    """Return how long a cell itself took. It runs again to be explained, and what is asked runs its models."""
+    return sum(seconds for name, seconds in record.seconds.items() if name != "explain")
+
+
+def seconds_left(records: Iterable[Record]) -> float | None:
+    """Return about how long explaining the causes takes that are left, by what it took of others in this run; None
+    where none was explained, or none is left."""
+    every = [*records]
+    done = [record for record in every if not record.unexplained and "explain" in record.seconds]
+    own, took = (sum(map(measure, done)) for measure in (_own_seconds, lambda record: record.seconds["explain"]))
+    left = sum(_own_seconds(alike[0]) for alike in by_likeness(every))
+    return left * took / own if own and left else None
 
 
 def _likeness(record: Record) -> tuple[object, ...]:

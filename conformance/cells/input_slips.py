@@ -1,0 +1,145 @@
+"""The usual slips of recorded data: inputs exchanged, channels or layout in another order, another scale or type.
+
+With each the model runs again on the inputs as they would have to be: that which gives the recorded outputs is named.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from conformance.process.arrays import Array
+from conformance.process.errors import or_else
+
+SECONDS = 20.0
+"""How long slips are tried for one set."""
+_CHANNELS = (3, 4)
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Those of ImageNet, by which the inputs of most image models are made."""
+
+Change = Callable[[Array], Array]
+Slip = tuple[str, dict[str, Any]]
+"""What has to be done to the recorded inputs, and the inputs that come of it."""
+
+
+def find_slip(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any], run: Callable[[dict[str, Any]], Sequence[Any]],
+    alike: Callable[[Sequence[Any], Mapping[str, Any]], bool],
+) -> str | None:  # fmt: skip
+    """Return in words what makes the recorded data right: outputs that were exchanged, or what else has to be done to
+    the inputs; None where nothing does. ``alike`` compares what ``run`` gives with recorded outputs."""
+    got = or_else(None, lambda: run(dict(inputs)))
+    for text, changed in _exchanged(outputs):
+        if got is not None and alike(got, changed):
+            return f"the outputs {text} exchanged"
+    deadline = time.monotonic() + SECONDS
+    for text, given in _slips(inputs):
+        if time.monotonic() > deadline:
+            return None
+        answer = or_else(None, partial(run, given))
+        if answer is not None and alike(answer, outputs):
+            return text
+    return None
+
+
+def _slips(inputs: Mapping[str, Any]) -> Iterator[Slip]:
+    """Yield the slips, each input alone before two at a time, and one slip before two."""
+    yield from ((f"the inputs {text} exchanged", given) for text, given in _exchanged(inputs))
+    changes = {name: _changes(value) for name, value in inputs.items() if _is_array(value)}
+    for name, own in changes.items():
+        for text, change in (*own[0], *own[1]):
+            yield from _changed(inputs, {name: change}, f"'{name}' {text}")
+    for name, (orders, scales) in changes.items():
+        for (order, one), (scale, other) in itertools.product(orders, scales):
+            yield from _changed(inputs, {name: _both(one, other)}, f"'{name}' {order} and {scale}")
+    for left, right in itertools.combinations(changes, 2):
+        firsts, seconds = ([*changes[name][0], *changes[name][1]] for name in (left, right))
+        for (text, first), (again, second) in itertools.product(firsts, seconds):
+            if text == again:
+                yield from _changed(inputs, {left: first, right: second}, f"'{left}' and '{right}' {text}")
+
+
+def _changed(inputs: Mapping[str, Any], changes: Mapping[str, Change], text: str) -> Iterator[Slip]:
+    """Yield the inputs with changes, where these leave none as it is and the arrays of the type that they had."""
+    given = dict(inputs)
+    for name, change in changes.items():
+        array = inputs[name]
+        with np.errstate(all="ignore"):
+            # two changes may not go together
+            given[name] = or_else(array, lambda: np.ascontiguousarray(change(array).astype(array.dtype)))  # noqa: B023
+        if given[name].shape != inputs[name].shape or np.array_equal(given[name], inputs[name]):
+            return
+    yield text, given
+
+
+def _both(one: Change, other: Change) -> Change:
+    return lambda array: other(one(array))
+
+
+def _exchanged(values: Mapping[str, Any]) -> Iterator[Slip]:
+    for one, other in itertools.combinations(values, 2):
+        if _kind(values[one]) == _kind(values[other]):
+            yield f"'{one}' and '{other}'", {**values, one: values[other], other: values[one]}
+
+
+def _kind(value: Any) -> object:
+    return (value.dtype, value.shape) if _is_array(value) else type(value)
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.ndim > 0
+
+
+def _changes(array: Array) -> tuple[list[tuple[str, Change]], list[tuple[str, Change]]]:
+    """Return what may have been forgotten of the order of an array's values, and of the values."""
+    return [*_orders(array)], [*_scales(array)]
+
+
+def _orders(array: Array) -> Iterator[tuple[str, Change]]:
+    for axis in {1 if array.ndim >= 3 else -1, 0 if array.ndim == 3 else -1, array.ndim - 1}:
+        at = axis % array.ndim
+        if array.shape[at] in _CHANNELS and array.ndim > 1:
+            yield "with the first three channels in the other order (RGB and BGR)", _reversed_channels(at)
+    if array.ndim >= 2:
+        yield "with its last two axes exchanged", lambda one: np.swapaxes(one, -1, -2)
+    if array.ndim >= 3:
+        first = array.ndim - 3
+        yield "in the layout with channels first", lambda one: np.moveaxis(one, -1, first)
+        yield "in the layout with channels last", lambda one: np.moveaxis(one, first, -1)
+        last = (*array.shape[:first], *array.shape[first + 1 :], array.shape[first])
+        yield "transposed to channels first, and not reshaped", lambda one: np.moveaxis(one.reshape(last), -1, first)
+
+
+def _reversed_channels(axis: int) -> Change:
+    def change(array: Array) -> Array:
+        first, rest = np.split(array, [3], axis)
+        return np.concatenate([np.flip(first, axis), rest], axis)
+
+    return change
+
+
+def _scales(array: Array) -> Iterator[tuple[str, Change]]:
+    if array.dtype.kind == "f":
+        yield "divided by 255", lambda one: one / 255
+        yield "times 255", lambda one: one * 255
+        yield "divided by 127.5, less 1", lambda one: one / 127.5 - 1
+        yield "times 127.5, plus 127.5", lambda one: (one + 1) * 127.5
+        yield "times 2, less 1", lambda one: one * 2 - 1
+        channel = next((at for at in (array.ndim - 3, array.ndim - 1) if at >= 0 and array.shape[at] == 3), None)
+        if channel is not None and array.ndim >= 3:
+            shape = [3 if at == channel else 1 for at in range(array.ndim)]
+            mean, std = np.reshape(_MEAN, shape), np.reshape(_STD, shape)
+            yield "less ImageNet's mean and divided by its deviation", lambda one: (one - mean) / std
+            yield (
+                "divided by 255, less ImageNet's mean and divided by its deviation",
+                (lambda one: (one / 255 - mean) / std),
+            )
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 1:
+        yield "shifted by 128 (int8 and uint8)", lambda one: (one.view(np.uint8) ^ np.uint8(128)).view(one.dtype)
+    if array.dtype.itemsize > 1 and array.dtype.isbuiltin == 1:
+        yield "with its bytes in the other order", lambda one: one.byteswap()
