@@ -39,6 +39,14 @@ def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -
     hold_alike(reference, reference.afresh(inputs), before)
 
 
+def check_steady(reference: Reference, inputs: Inputs, first: Sequence[Array]) -> None:
+    """Stopped at ``declare`` where a second call in a row gives other outputs than the ``first``. What counts calls
+    in Python would agree with itself, and with its export, from the second on."""
+    if not reference.repeats:
+        check_again(reference, inputs, first)
+        reference.repeats = True
+
+
 def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Array]) -> None:
     """Stopped at ``declare`` where PyTorch's outputs ``again`` are not those that it gave ``before``."""
     random = {number for number, output in enumerate(reference.outputs()) if output.random}

@@ -19,6 +19,7 @@ from conformance.models.otherwise.half_inside import HALVES, KeepWide
 from conformance.models.otherwise.other_kernels import NotedOperators, other_ways
 from conformance.models.otherwise.rounded_run import Rounded
 from conformance.models.otherwise.rounding import Rounding, nudged
+from conformance.models.otherwise.signed_zeros import keep_signs
 from conformance.models.otherwise.undefined import Undefining, leaves_open, replace_undefined
 from conformance.models.reference.build_module import build, compile_script
 from conformance.models.reference.dispatch import Way
@@ -227,6 +228,9 @@ class ModuleReference(Reference):
         noted = NotedOperators(shapes)
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         return frozenset(noted.names), noted.results
+
+    def keeps_signs(self, inputs: Inputs) -> bool:
+        return keep_signs(self.operators(inputs)[0])
 
     def _has_float64(self) -> bool:
         """Return whether there is a float64 form, which is made when it is first needed."""

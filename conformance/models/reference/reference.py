@@ -107,6 +107,10 @@ class Reference(ABC):
         """Return the names of the operators that a call runs, and the floats of these shapes among results."""
 
     @abstractmethod
+    def keeps_signs(self, inputs: Inputs) -> bool:
+        """Return whether the operators that a call runs leave no zero's sign open."""
+
+    @abstractmethod
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
         """Return a function, to be timed, that computes the outputs for these inputs as inference does."""
 
