@@ -15,7 +15,6 @@ from pathlib import Path
 
 from conformance.case.draw.draw import Draw, about, regimes_of, seed_of
 from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, other_sizes, related_sizes
-from conformance.case.draw.value_regimes import has_huge
 from conformance.case.files.declaration import Case
 from conformance.case.files.dims import Dims
 from conformance.case.files.must_hold import When
@@ -80,7 +79,7 @@ class Draws:
         anew = [] if self._settings.random is None else [self._settings.random]
         for sizes in other_sizes(self._dims, self._traced, self.sizes()):
             yield self._draw(sizes, REGIMES[0], seed_of(self._cell.id, "more", *anew, *sizes.items()))
-        if any(map(has_huge, says.inputs.values())):
+        if self._prepared.maker.has_huge():
             for k in range(HUGE_DRAWS):
                 yield self._draw(self._traced, HUGE, seed_of(self._cell.id, HUGE, k, *anew))
 
