@@ -341,7 +341,7 @@ class Verifier(Comparer):
             self._signed = signs and self.reference.keeps_signs(inputs)
             if self.kept.first is not None:
                 try:
-                    hold_alike(self.reference, self.reference.once(inputs), self.kept.first)
+                    hold_alike(self.reference, inputs, self.reference.once(inputs), self.kept.first)
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()

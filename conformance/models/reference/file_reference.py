@@ -38,6 +38,7 @@ from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
 from conformance.runtimes.onnxgraph.random_nodes import random_nodes
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes
+from conformance.runtimes.onnxgraph.training_nodes import in_training
 from conformance.runtimes.onnxgraph.value_free import value_free
 from conformance.runtimes.unsupported import sentence
 
@@ -61,6 +62,9 @@ class FileReference(Reference):
         model = self._mapped.model
         self.weights, size = _identity(self._mapped)
         self._bytes = 3 * size
+        training = in_training(model)
+        if training is not None:
+            raise Stopped("declare", "TrainingMode", training, "case")
         drawing = random_nodes(model)
         if drawing:
             text = f"the file draws random numbers ({', '.join(drawing)}), so that no two runs have to agree"

@@ -202,8 +202,7 @@ class ModuleReference(Reference):
         return None
 
     def find_half(self, inputs: Mapping[str, Array]) -> str | None:
-        noted = NotedOperators()
-        attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
+        noted = self._noted(inputs)
         self.half = next((name for name in HALVES if name in noted.dtypes), None)
         if self.half is not None and self._uncalled is not None:
             self.oracle_missing = None  # which may have been for want of this
@@ -228,6 +227,14 @@ class ModuleReference(Reference):
         noted = NotedOperators(shapes)
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         return frozenset(noted.names), noted.results
+
+    def training(self, inputs: Inputs) -> Collection[str]:
+        return self._noted(inputs).training
+
+    def _noted(self, inputs: Mapping[str, Array]) -> NotedOperators:
+        noted = NotedOperators()
+        attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
+        return noted
 
     def keeps_signs(self, inputs: Inputs) -> bool:
         return keep_signs(self.operators(inputs)[0])
