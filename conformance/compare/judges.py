@@ -14,6 +14,7 @@ from conformance.compare.matched_rows import matched_rows
 from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst, compare, failed
 from conformance.compare.vacuity import Vacuity
+from conformance.compare.zeros import other_zeros
 from conformance.process.arrays import Array, Inputs
 
 T = TypeVar("T")
@@ -65,15 +66,21 @@ class Tolerances:
     reading: Reading = PLAIN
     listed: int | None = None
     """The output that is a list whose length depends on the inputs; all of its tensors have its one entry."""
+    signed: bool = False
+    """Whether zeros have a sign that counts."""
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison:
         if self.listed is not None:
             return compare_listed(self, self.listed, got, right)
         if self.reading.is_plain:
-            return compare(
+            comparison = compare(
                 got, right.wanted, right.exact, self.tolerances, self.any_order, right.conditioning,
                 self.reading.subjects(len(right.wanted)), right.special,
             )  # fmt: skip
+            if comparison.verdict == "failed" or not self.signed or any(self.any_order):
+                return comparison
+            called = self.reading.subjects(len(right.wanted))
+            return other_zeros(got, right.wanted, called, right.conditioning) or comparison
         read = self.reading.read(got, right.wanted, right.exact, right.inputs, self.any_order, right.conditioning)
         if isinstance(read, Comparison):
             return read
@@ -91,6 +98,7 @@ class Tolerances:
         return {
             "kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order),
             **self.reading.as_dict(), **({} if self.listed is None else {"listed": self.listed}),
+            **({"signed": True} if self.signed else {}),
         }  # fmt: skip
 
 
@@ -167,4 +175,4 @@ def judge_from(values: Mapping[str, Any]) -> Judge:
     if values["kind"] == "budget":
         return NoiseLimits(tuple(NoiseLimit(**limit) for limit in values["budgets"]), any_order, reading)
     tolerances = (given if given is None else Tolerance(**given) for given in values["tolerances"])
-    return Tolerances(tuple(tolerances), any_order, reading, values.get("listed"))
+    return Tolerances(tuple(tolerances), any_order, reading, values.get("listed"), values.get("signed", False))

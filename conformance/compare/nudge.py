@@ -23,7 +23,8 @@ def by_units(array: Array, signs: Array, units: float, *, whole: bool) -> Array:
         return array
     moves = np.isfinite(array) if whole else np.isfinite(array) & (np.round(array) != array)
     steps = np.spacing(np.abs(array), where=moves, out=np.zeros_like(array))
-    return np.asarray(array + signs * units * steps, dtype=np.float64)
+    moved = np.asarray(array + signs * units * steps, dtype=np.float64)
+    return np.where((steps == 0) | (array == 0), array, moved)  # of two zeros the sum would be the positive one
 
 
 def by_share(array: Array, rng: np.random.Generator, share: float) -> Array:

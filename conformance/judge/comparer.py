@@ -7,7 +7,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -255,6 +255,38 @@ def repeated(comparer: Comparer, example: Example, stop: Stopped) -> tuple[Examp
         raise Stopped(stop.stage, "NotRepeatable", text, "runtime") from stop
     text = f"{text}; what is right changed in between, as where a module reads memory that nobody has written"
     raise Stopped(stop.stage, "NotRepeatable", text, "case") from stop
+
+
+RUNS, RUNS_SECONDS = 32, 1.0
+"""How often a runtime that gave a wrong answer is run again, to see whether it gives the same; and seconds from which
+it is not."""
+
+
+def check_runs_agree(comparer: Comparer, example: Example, stop: Stopped, random: Sequence[str]) -> None:
+    """Stopped, NotRepeatable, where a runtime gives other outputs for the same input in one run than in another. Then
+    no answer of it tells who is wrong; ``random`` are the operators of the model of which that is to be expected."""
+    assert comparer.session is not None
+    run, start = partial(comparer.session.run, example.inputs), perf_counter()
+    first = attempt(run)
+    for _ in range(RUNS):
+        after = attempt(run)
+        if isinstance(first, Exception) or isinstance(after, Exception) or not _are_near(comparer, after, first):
+            break
+        if perf_counter() - start > RUNS_SECONDS:
+            return
+    else:
+        return
+    text = f"runs with the same input give different outputs: {stop.reason}"
+    if random:
+        text = f"{text}; the model has {' and '.join(random)}, which the module does not have"
+    raise Stopped(stop.stage, "NotRepeatable", text, "exporter" if random else "runtime") from stop
+
+
+def _are_near(comparer: Comparer, after: list[Array], first: list[Array]) -> bool:
+    if same(after, first):
+        return True
+    comparison = attempt(lambda: comparer.compare(after, Right(first)))
+    return not isinstance(comparison, Exception) and comparison.verdict != "failed"
 
 
 def note_failing(record: Record, example: Example, stop: Stopped) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from conformance.case.draw.draw import Draw, about, regimes_of, seed_of
-from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, related_sizes
+from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, other_sizes, related_sizes
 from conformance.case.files.declaration import Case
 from conformance.case.files.dims import Dims
 from conformance.case.files.must_hold import When
@@ -24,8 +24,10 @@ from conformance.models.coverage.measure_coverage import spread
 from conformance.models.kept.inventory import said
 from conformance.models.prepared import Prepared
 from conformance.process.disk.foreign_files import parse_json, read_text
-from conformance.results.records.words import REGIMES, SPECIALS
+from conformance.results.records.words import HUGE, REGIMES, SPECIALS
 
+HUGE_DRAWS = 2
+"""How many draws have huge values."""
 EQUAL = 8
 """How many draws of equal values a mask is tried with."""
 
@@ -66,6 +68,20 @@ class Draws:
         for index, (sizes, seed) in enumerate(self._shapes):
             for k, regime in enumerate(self._regimes(index)):
                 yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
+
+    def more(self) -> Iterator[Draw]:
+        """Draws for where time is left: a plain one at each size that a dim of few sizes was not at, and huge values,
+        which few modules are precise enough for (``Verifier.doubted``)."""
+        says = self._cell.case.says
+        fewest = 0 in (says.examples.shapes, self._settings.examples)
+        if self._cell.check != "accuracy" or self._cell.converted or self._settings.only is not None or fewest:
+            return
+        anew = [] if self._settings.random is None else [self._settings.random]
+        for sizes in other_sizes(self._dims, self._traced, self.sizes()):
+            yield self._draw(sizes, REGIMES[0], seed_of(self._cell.id, "more", *anew, *sizes.items()))
+        if self._prepared.maker.has_huge():
+            for k in range(HUGE_DRAWS):
+                yield self._draw(self._traced, HUGE, seed_of(self._cell.id, HUGE, k, *anew))
 
     @cached_property
     def _shapes(self) -> list[tuple[dict[str, int], int]]:
@@ -110,7 +126,7 @@ class Draws:
         related = {name: r for name, r in when.at.items() if r.names}
         if related:
             shapes = related_sizes(dims, related, shapes)
-        own = SPECIALS if self._cell.check == "specials" else REGIMES
+        own = SPECIALS if self._cell.check == "specials" else (*REGIMES, HUGE)
         # Several draws of each regime: the places that special values fall on decide whether a failure shows.
         regimes = [regime for regime in when.values if regime in own] * 4 or self._regimes(0)
         for sizes in shapes:
@@ -179,7 +195,7 @@ class _Failures:
             draw = Draw(**parse_json(read_text(file)))
         except (ValueError, TypeError):
             return None
-        regimes = SPECIALS if self._cell.check == "specials" else REGIMES
+        regimes = SPECIALS if self._cell.check == "specials" else (*REGIMES, HUGE)
         sizes = isinstance(draw.dims, dict) and all(type(size) is int for size in draw.dims.values())
         return draw if sizes and draw.regime in regimes and type(draw.seed) is int and draw.seed >= 0 else None
 

@@ -16,6 +16,10 @@ SEVERAL = 2
 """Draws after which it is known what one costs: the first also pays for what is made once."""
 
 
+LITTLE = 0.1
+"""The share of a cell's seconds that more draws than it has to run may take."""
+
+
 class InTime:
     """The draws of a cell in their order. Once several were run, and the cheapest of them as often as draws are left
     would take longer than the budget, what is left comes in the order of what it tells, and ends with the budget.
@@ -24,10 +28,12 @@ class InTime:
     """
 
     def __init__(
-        self, draws: Sequence[Draw], budget: float | None, clock: Callable[[], float] = time.process_time
-    ) -> None:
-        """``budget`` in seconds; None is ``SECONDS``, which the ends of the dims may exceed."""
-        self._draws, self._clock = draws, clock
+        self, draws: Sequence[Draw], budget: float | None, clock: Callable[[], float] = time.process_time,
+        more: Sequence[Draw] = (),
+    ) -> None:  # fmt: skip
+        """``budget`` in seconds; None is ``SECONDS``, which the ends of the dims may exceed. ``more`` draws follow
+        where all of them take little of it."""
+        self._draws, self._clock, self._more = draws, clock, more
         self.seconds = SECONDS if budget is None else budget
         self._strict = budget is not None
         self._given: list[Draw] = []
@@ -49,6 +55,8 @@ class InTime:
             yield draw
             now = self._clock()
             before, cheapest = now, min(cheapest, now - before)
+        if len(self._more) * (before - start) <= LITTLE * min(self.seconds, SECONDS) * len(self._given):
+            yield from self._more
 
     def lacks_ends(self) -> bool:
         """Return whether a dim was not at its smallest and largest sizes yet, without which nothing is verified."""

@@ -24,11 +24,12 @@ from conformance.judge.halves import outputs_in_halves
 from conformance.judge.wrong_reference import held_against_float64
 from conformance.models.of_cell import OfCell
 from conformance.models.reference.output_layout import names_of_tensor
-from conformance.models.right_outputs import check_again, check_outputs, hold_alike, reading_of
-from conformance.process.arrays import Array, Inputs, same
+from conformance.models.right_outputs import check_again, check_outputs, check_steady, hold_alike, reading_of
+from conformance.process.arrays import Array, Inputs, in_dtype_of, same
 from conformance.process.errors import Stopped, Undecided
 from conformance.results.records.spent import Spending
-from conformance.runtimes import Session
+from conformance.results.records.words import HUGE
+from conformance.runtimes import Session, registry
 
 CALLS = 8
 """How often PyTorch is called to see how far apart random values are."""
@@ -57,6 +58,8 @@ class Verifier(Comparer):
         """What leaves values open in the example that was measured last (``results.records.details`` has the
         words)."""
         self._operators: frozenset[str] | None = None
+        self._signed = False
+        """Whether the signs of zeros are compared, once ``first`` has seen what computes them."""
         self._names = of.names
         self.record, self._stages = of.record, of.stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
@@ -85,12 +88,28 @@ class Verifier(Comparer):
 
     def doubted(self, example: Example, failure: Stopped) -> Outcome:
         """An example that fails by a kept answer is run again with what PyTorch answers now, unless the case declares
-        the failure and PyTorch still gives the same answer."""
+        the failure and PyTorch still gives the same answer. Of huge values nothing is said where float64 does not
+        show that the module is precise enough for them."""
+        if example.draw.regime == HUGE and not self._is_precise(example):
+            return Comparison("nothing")
         kept = self.kept.of(example.draw)
         if kept is None or (self.expects(failure) and self._answers_still(example.draw, *kept)):
             return failure
         self.kept.forget()
         return self.outcome(self.example(example.draw))
+
+    def _is_precise(self, example: Example) -> bool:
+        """Return whether PyTorch's float32 is all finite and float64's by the tolerance of the outputs."""
+        try:
+            exact, wanted = example.exact, example.wanted
+        except Stopped:
+            return False
+        if exact is None or [one.shape for one in exact] != [one.shape for one in wanted]:
+            return False
+        if not all(np.isfinite(one).all() for one in (*exact, *wanted) if one.dtype.kind == "f"):
+            return False
+        rounded = [in_dtype_of(right, true) for right, true in zip(wanted, exact, strict=True)]
+        return self.compare(rounded, example.right_in_float32()).verdict == "verified"
 
     def _answers_still(self, draw: Draw, before: Inputs, wanted: list[Array]) -> bool:
         """Return whether a draw still makes the inputs ``before``, and PyTorch answers them with ``wanted``."""
@@ -191,7 +210,7 @@ class Verifier(Comparer):
             if plain.verdict == "nothing" or (plain.verdict == "verified" and _is_rounding(plain.worst)):
                 return plain
         comparison = super().judged(example, got)
-        if comparison.left_open:
+        if comparison.left_open and example.draw.regime != HUGE:
             self.record.left_open = sorted({*self.record.left_open, *self.rules})
         if comparison.left_open and self.rules - {"kernels"}:  # then float64 is no more right than float32
             return comparison
@@ -297,7 +316,7 @@ class Verifier(Comparer):
             )
 
         tolerances = tuple(tolerance(output) for output in range(len(wanted)))
-        return Tolerances(tolerances, any_order, reading, self.reference.listed_among())
+        return Tolerances(tolerances, any_order, reading, self.reference.listed_among(), self._signed)
 
     def declared(self, output: int) -> OutputTolerance:
         """Return what the case declares for an output at this cell's precision."""
@@ -318,14 +337,17 @@ class Verifier(Comparer):
             inputs = self.inputs(draw)
             self._stages.note(draw, "declare")
             self._measure_spreads(inputs)
+            signs = self.cell.check == "specials" and registry.named(self.cell.runtime or "onnxruntime").signs
+            self._signed = signs and self.reference.keeps_signs(inputs)
             if self.kept.first is not None:
                 try:
-                    hold_alike(self.reference, self.reference.once(inputs), self.kept.first)
+                    hold_alike(self.reference, inputs, self.reference.once(inputs), self.kept.first)
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()
         with Spending(self._seconds, "reference"), self._undecided_for_specials(". specials: true would insist"):
             outputs = self.reference.once(inputs)
+            check_steady(self.reference, inputs, outputs)
         self._first = draw, inputs, outputs
         return outputs
 
@@ -344,15 +366,14 @@ class Verifier(Comparer):
         """Stopped where PyTorch does not give its outputs of ``before`` again.
 
         A module that is random, keeps state or reads something that changes has no right answer. It is called three
-        times in a row where it is ``suspected``, twice where that was not seen in this process, and once otherwise:
-        a module that takes turns may be at the same turn again after what was asked of it in between.
+        times in a row where it is ``suspected``. Otherwise once is enough, as ``check_steady`` has called it twice in
+        a row: one that takes turns may be at the same turn again after what was asked of it in between.
         """
         with self._stages("declare", "case"):
             inputs = self.inputs(draw)
             self._stages.note(draw, "declare")
-            for _ in range(3 if suspected else 1 if self.reference.repeats else 2):
+            for _ in range(3 if suspected else 1):
                 check_again(self.reference, inputs, before)
-            self.reference.repeats = True
 
 
 def _is_rounding(worst: Worst | None) -> bool:

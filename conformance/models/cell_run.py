@@ -45,6 +45,8 @@ from conformance.results.records.record import Record
 from conformance.results.records.record_types import Warned
 from conformance.results.records.words import Exporter
 from conformance.runtimes import registry
+from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.onnxgraph.training_nodes import in_training
 from conformance.runtimes.onnxruntime import NO_FALLBACK
 
 _T = TypeVar("_T")
@@ -294,8 +296,16 @@ class CellRun:
             "sha": stored.facts.canonical,
         }
         with self.stages("check", "exporter"):
+            self._check_mode(stored)
             self._check_valid(stored)
         return stored
+
+    def _check_mode(self, stored: Stored) -> None:
+        """Stopped where a file that somebody else has exported trains, and what it is compared with does not."""
+        if self.cell.exporter == "onnx":
+            text = in_training(read_graph(stored.file))
+            if text is not None and not self.reference.training(self.prepared.inputs()):
+                raise Stopped("check", "TrainingMode", text, "case")
 
     def _put(self, model: Written, facts: Facts, seconds: dict[str, float]) -> Stored:
         """Keep the exported model, or have it for this process alone."""

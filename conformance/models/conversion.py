@@ -17,11 +17,13 @@ from conformance.models.kept.model_store import Store, Stored, derived_key, plac
 from conformance.models.precision import convert as conversion
 from conformance.models.precision.by_others import changed_weights, precision_of
 from conformance.models.precision.calibration import Feeds
+from conformance.models.precision.fp16 import has_floats
 from conformance.models.reference import float64_model
 from conformance.process.disk.onnx_models import WEIGHTS, serialized
 from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.results.records.words import base_of
 from conformance.runtimes import opener
+from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.unsupported import refusal
 
 if TYPE_CHECKING:
@@ -152,6 +154,9 @@ def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:
             f"the output {stored.facts.sequences[0]} is a list whose length depends on the inputs, of which a "
             "converted model's noise is not measured"
         )
+    of_file = run.cell.case.says.onnx is not None
+    if of_file and base_of(precision) == "fp16" and not has_floats(read_graph(stored.file)):
+        raise NoVerdict("there is nothing to convert: the model has no floats of 32 bits")
     if stored.facts.sequences and base_of(precision) == "fp16":
         text = f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes"
         if run.cell.case.says.onnx is not None:  # which nobody can write in another way

@@ -19,6 +19,7 @@ from conformance.models.precision.calibration import Feeds, gather
 from conformance.models.precision.ranges import Extremes
 from conformance.models.reference.file_reference import FileReference
 from conformance.models.reference.reference import Reference
+from conformance.models.right_outputs import check_steady
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Details, Stopped, display_path
 from conformance.process.worker import uses
@@ -84,7 +85,9 @@ class Prepared:
     def answer(self, *, odd: bool = False) -> list[Array]:
         """Return what PyTorch gives for the inputs to export with; asked once for all models of the case."""
         if odd not in self._answers:
-            self._answers[odd] = self.reference.afresh(self.inputs(odd=odd))
+            inputs = self.inputs(odd=odd)
+            self._answers[odd] = self.reference.afresh(inputs)
+            check_steady(self.reference, inputs, self._answers[odd])
         return self._answers[odd]
 
     def see_lengths(self) -> None:

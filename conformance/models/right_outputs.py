@@ -36,10 +36,18 @@ def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
 
 def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -> None:
     """Stopped at ``declare`` where PyTorch's outputs are not those of an earlier call with the same inputs."""
-    hold_alike(reference, reference.afresh(inputs), before)
+    hold_alike(reference, inputs, reference.afresh(inputs), before)
 
 
-def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Array]) -> None:
+def check_steady(reference: Reference, inputs: Inputs, first: Sequence[Array]) -> None:
+    """Stopped at ``declare`` where a second call in a row gives other outputs than the ``first``. What counts calls
+    in Python would agree with itself, and with its export, from the second on."""
+    if not reference.repeats:
+        check_again(reference, inputs, first)
+        reference.repeats = True
+
+
+def hold_alike(reference: Reference, inputs: Inputs, again: Sequence[Array], before: Sequence[Array]) -> None:
     """Stopped at ``declare`` where PyTorch's outputs ``again`` are not those that it gave ``before``."""
     random = {number for number, output in enumerate(reference.outputs()) if output.random}
     kept, same = ([array for number, array in enumerate(one) if number not in random] for one in (before, again))
@@ -50,6 +58,8 @@ def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Ar
             f"between calls, or reads something that changes ({comparison.text}); of an output that is random on "
             "purpose say so, as in outputs: [{name: noise, random: why}]"
         )
+        if any("batch_norm" not in name for name in reference.training(inputs)):
+            text += "; it drops values as in training: torch.nn.functional.dropout needs training=self.training"
         if reference.changed_by_calls:
             text += f"; calling it also changes {', '.join(reference.changed_by_calls[:6])}, which was put back"
         raise Stopped("declare", "NotDeterministic", text, "case")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.process.arrays import Array
-from conformance.process.errors import NoVerdict
+from conformance.process.errors import NoVerdict, or_else
 from conformance.runtimes.evaluator_rules import open_clip
 from conformance.runtimes.flattening import old, write_out
 from conformance.runtimes.inferred import infer
@@ -141,13 +141,36 @@ def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
     loaded = infer(onnx.load(model))
     if _has_doubles(loaded):
         return "it computes float64 in float32"
-    limits = np.iinfo(np.int32)
-    integers = [array for array in inputs.values() if array.dtype.kind in "iu" and array.size]
-    if any(array.max() > limits.max or array.min() < limits.min for array in integers):
-        return "it computes int64 in int32"
+    if any(map(_beyond_int32, inputs.values())) or any(map(_beyond_int32, _computed(loaded, inputs))):
+        return "it computes int64 in int32, and there are values beyond that"
     if _may_divide_by_zero(loaded):
         return "it lets integers be divided by zero"
     return open_clip(loaded, inputs)
+
+
+def _beyond_int32(array: object) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or not array.size:
+        return False
+    limits = np.iinfo(np.int32)
+    return bool(array.max() > limits.max or array.min() < limits.min)
+
+
+_GROW = frozenset((
+    "Add", "CumSum", "MatMul", "Mul", "Neg", "Pow", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Sub", "Sum",
+))  # fmt: skip
+"""Operators of whole numbers whose results may be larger than what they are given."""
+
+
+def _computed(model: ModelProto, inputs: Mapping[str, Array]) -> list[object]:
+    """Return the results of operators by which whole numbers grow, as ONNX's evaluator computes them; none where the
+    inputs have no whole numbers, or the evaluator cannot compute the model."""
+    from onnx.reference import ReferenceEvaluator
+
+    growing = {name for node in model.graph.node if node.op_type in _GROW for name in node.output}
+    if not growing or not any(array.dtype.kind in "iu" for array in inputs.values()):
+        return []
+    found = or_else({}, lambda: dict[str, Any](ReferenceEvaluator(model).run(None, dict(inputs), intermediate=True)))
+    return [array for name, array in found.items() if name in growing]
 
 
 def _has_doubles(model: ModelProto) -> bool:

@@ -62,6 +62,9 @@ class RuntimeEntry(NamedTuple):
     is given the ``provider``, if there is one."""
     provider: str = ""
     """The execution provider of ONNX Runtime that this runtime is."""
+    signs: bool = False
+    """Whether zeros have their signs where IEEE 754 gives them one. OpenVINO adds a zero to whatever it multiplies by
+    a constant, which nothing that it promises forbids."""
     packages: tuple[str, ...] = ()
     """Packages any of which brings it. A run's header has the version, under the first name, and ``--reuse`` takes no
     verdict over from another version."""
@@ -124,6 +127,7 @@ RUNTIMES = (
         second_opinion=True,
         no_witness="conformance.runtimes.onnxreference:no_witness",
         converted=False,  # it computes fp16 in NumPy, slowly and by other roundings
+        signs=True,
         packages=("onnx",),
     ),
     RuntimeEntry(
@@ -133,6 +137,7 @@ RUNTIMES = (
         shown_inside="whose optimizer merges fewer nodes than it would were the tensors inside not shown",
         takes=("config",),
         short="ort",
+        signs=True,
         packages=tuple(dict.fromkeys(_OF_ONNXRUNTIME)),
     ),
     RuntimeEntry(

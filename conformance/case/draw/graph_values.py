@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.case.draw.operator_values import KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS
+from conformance.case.draw.operator_values import KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS, WIDE
 from conformance.case.draw.sites import NoValues, Rule, Site
 from conformance.case.draw.texts import FLOATS, NUMERALS, WHOLE_NUMERALS, vocabulary, words_of
 from conformance.process.arrays import Array
@@ -17,10 +17,10 @@ from conformance.process.errors import attempt, or_else
 from conformance.runtimes.inferred import inferred
 from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.purposes import Use, uses
-from conformance.runtimes.onnxgraph.reads import OWN, copy_of, held, nodes, opset_of
+from conformance.runtimes.onnxgraph.reads import OWN, copy_of, held, inside, nodes, opset_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 _FEW = 256
 """Up to how many values a constant may decide on what an input has to be."""
@@ -70,6 +70,26 @@ class GraphValues:
         return bool(found) and all(
             use.node.domain in OWN and use.place in NUMBERS.get(use.node.op_type, ()) for use in found
         )
+
+    def may_be_wide(self, name: str) -> bool:
+        """Return whether whole numbers may be as large as their type holds: all that is computed of them is numbers,
+        too, up to where they become floats, and no size, axis or index."""
+        readers: dict[str, list[NodeProto]] = {}
+        for node in nodes(self._model.graph):
+            if next(inside(node), None) is not None:  # what a body makes of a value is not followed
+                return False
+            for each in node.input:
+                readers.setdefault(each, []).append(node)
+        left, seen = [name], set[str]()
+        while left:
+            seen.add(each := left.pop())
+            for node in readers.get(each, ()):
+                places = WIDE.get(node.op_type, ()) if node.domain in OWN else ()
+                if any(read == each and place not in places for place, read in enumerate(node.input)):
+                    return False
+                if not (node.op_type == "Cast" and _to_float(node)):
+                    left += (output for output in node.output if output not in seen)
+        return self.are_numbers(name)
 
     def make(self, name: str, shape: tuple[int, ...], kind: str, known: Mapping[str, Array],
              shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator, seed: int) -> Array | None:  # fmt: skip
@@ -158,6 +178,20 @@ def _stricter(one: Array, other: Array) -> Array:
     """Return of two values for the same element the one that is nearer to zero, which is more likely to keep the
     rules of both."""
     return np.where(np.abs(one) <= np.abs(other), one, other)
+
+
+def _to_float(node: NodeProto) -> bool:
+    from onnx import TensorProto
+
+    floats = (TensorProto.FLOAT, TensorProto.DOUBLE)
+    return any(attribute.name == "to" and attribute.i in floats for attribute in node.attribute)
+
+
+def wide_range_of(dtype: np.dtype[np.generic]) -> tuple[int, int] | None:
+    """Return the ends of a range whose products its type holds, so that nothing wraps around; None for types in which
+    that leaves little."""
+    most = {8: 2**31 - 1, 4: 2**15 - 1}.get(dtype.itemsize) if dtype.kind in "iu" else None
+    return None if most is None else (0 if dtype.kind == "u" else -most, most)
 
 
 def range_of_numbers(dtype: np.dtype[np.generic]) -> tuple[int, int]:

@@ -125,3 +125,12 @@ NUMBERS: Mapping[str, frozenset[int]] = {
     "OneHot": frozenset((2,)),
 }  # fmt: skip
 """Places at which operators of ONNX compute with whole numbers, or hand them on, whatever they are."""
+
+WIDE: Mapping[str, frozenset[int]] = {
+    **{name: NUMBERS[name] for name in (
+        "Abs", "Add", "Cast", "Concat", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual",
+        "MatMul", "Max", "Min", "Mul", "Neg", "ReduceMax", "ReduceMin", "ReduceSum", "Reshape", "Sign", "Squeeze",
+        "Sub", "Sum", "Transpose", "Unsqueeze", "Where",
+    )},
+}  # fmt: skip
+"""The same for numbers of any size."""

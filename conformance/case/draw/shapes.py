@@ -109,6 +109,31 @@ def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
     return shapes
 
 
+FEW = 64
+"""The sizes of a dim up to which it is brought to each."""
+
+
+def other_sizes(dims: Dims, traced: Sizes, met: Iterable[Sizes]) -> list[dict[str, int]]:
+    """The shapes that bring each dim of few sizes to those that it has in none of the shapes ``met``: several dims at
+    once, or where conditions between them forbid that, one after another."""
+    met = [*met]
+    ranges = {name: r.values({}) for name, r in dims.ranges.items() if not (r.fixed or r.names)}
+    left = {
+        name: [size for size in sizes if size not in {shape[name] for shape in met}]
+        for name, sizes in ranges.items()
+        if len(sizes) <= FEW
+    }
+    shapes: list[dict[str, int]] = []
+    for step in range(max(map(len, left.values()), default=0)):
+        wish = {name: sizes[step] for name, sizes in left.items() if step < len(sizes)}
+        together = dims.fit({**traced, **wish})
+        found = [together]
+        if together is None or not together.items() >= wish.items():
+            found = [dims.fit({**traced, name: size}) for name, size in wish.items()]
+        shapes += (sizes for sizes in found if sizes is not None and sizes not in shapes)
+    return shapes
+
+
 def _together(dims: Dims, traced: Sizes, names: Sequence[str]) -> Iterator[dict[str, int] | None]:
     """Yield shapes in which each dim is at each of its ends, at 1, beyond the traced size and as traced, beside other
     sizes of any other dim. Where a condition between dims forbids one, half of the dims stay as traced."""

@@ -17,6 +17,7 @@ from conformance.case.files.dims import Sizes
 from conformance.case.files.inputs import Between, Input, Normal, Values
 from conformance.case.files.python import call
 from conformance.process.arrays import Array, same_dtype
+from conformance.results.records.words import HUGE
 
 _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "nan": (np.nan,),
@@ -29,10 +30,20 @@ _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
 _LARGE = (17.0, 30.0, 90.0, 1e3)
 """Magnitudes at which approximations change over or exponentials saturate and overflow in float32."""
 
+_HUGE = 1e5
+"""Beyond what 16 bits hold; float32 holds products of seven."""
+
+_WIDE = ("float32", "float64", "bfloat16")
 _STANDARD_NORMAL = Values(normal=Normal())
 
 Rng = np.random.Generator
 Hook = Callable[..., object]
+
+
+def has_huge(declared: Input) -> bool:
+    """Return whether an input has room for huge values: floats of more than 16 bits without a range of their own."""
+    values = declared.values or _STANDARD_NORMAL
+    return declared.type.dtype in _WIDE and values.model_fields_set <= {"normal"}
 
 
 def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = None) -> Array:
@@ -186,8 +197,8 @@ def _unbounded(mean: float, std: float, shape: tuple[int, ...], regime: str, rng
         return mean + std * (10 + 0.01 * rng.standard_normal(shape))
     if regime == "negative":
         return -np.abs(plain)
-    if regime == "large":
-        return mean + std * _around(rng.choice(_LARGE), shape, rng)
+    if regime in ("large", HUGE):
+        return mean + std * _around(_HUGE if regime == HUGE else rng.choice(_LARGE), shape, rng)
     return _common(shape, regime, rng, plain)
 
 

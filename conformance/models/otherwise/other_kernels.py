@@ -75,12 +75,23 @@ def other_ways(operators: Collection[str], *, special: bool) -> list[Way]:
     ]
 
 
+DROPPING = ("aten.native_dropout", "aten.dropout", "aten.bernoulli_")
+"""Operators by which values are dropped at random."""
+
+
+def _named(func: Operator, args: Arguments, kwargs: Keywords) -> Keywords:
+    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
+    return {**named, **kwargs}
+
+
 class NotedOperators(OperatorCalls):
     """A context that notes which operators are called, and what they give."""
 
     def __init__(self, shapes: Collection[tuple[int, ...]] = ()) -> None:
         super().__init__()
         self.names: set[str] = set()
+        self.training: set[str] = set()
+        """Those of the operators that compute as in training."""
         self.dtypes: set[str] = set()
         """Those of the floats that the operators give."""
         self.results: list[Array] = []
@@ -88,7 +99,10 @@ class NotedOperators(OperatorCalls):
         self._shapes = shapes
 
     def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
-        self.names.add(str(func).rpartition(".")[0])
+        name = str(func).rpartition(".")[0]
+        self.names.add(name)
+        if name in DROPPING or ("batch_norm" in name and _named(func, args, kwargs).get("training")):
+            self.training.add(name)
         result = func(*args, **kwargs)
         for leaf in filter(is_float, tree_leaves(result)):
             self.dtypes.add(f"{leaf.dtype}".removeprefix("torch."))

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from conformance.compare.close import distances
 from conformance.models.precision.ranges import quietly
 from conformance.process.arrays import Array
-from conformance.runtimes.inferred import infer, is_weight, without_weights
-from conformance.runtimes.onnxgraph.reads import OWN, graphs, inside, nodes, opset_of
+from conformance.process.errors import or_else
+from conformance.runtimes.inferred import infer, inferred, is_weight, without_weights
+from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, copy_of, graphs, held, inside, nodes, opset_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
 LARGEST = 65504.0
 SMALLEST_NORMAL = 2.0**-14
 SMALLEST = 2.0**-24
+
+
+def has_floats(model: ModelProto) -> bool:
+    """Return whether a model has floats of 32 bits, which are what is converted."""
+    from onnx import TensorProto
+
+    model = or_else(model, lambda: inferred(copy_of(model)))
+    values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    constants = (*model.graph.initializer, *held([*all_nodes(model)]).values())
+    return any(value.type.tensor_type.elem_type == TensorProto.FLOAT for value in values) or any(
+        constant.data_type == TensorProto.FLOAT for constant in constants
+    )
 
 
 def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:

@@ -22,6 +22,7 @@ from conformance.models.exporters.graph import refusal
 from conformance.models.kept.contents import content
 from conformance.models.otherwise.rounded_file import RoundedSession
 from conformance.models.otherwise.rounding import Rounding
+from conformance.models.otherwise.signed_zeros import keep_signs
 from conformance.models.otherwise.undefined import Undefining
 from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile, open_operators
 from conformance.models.reference.dispatch import Way
@@ -36,7 +37,8 @@ from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
 from conformance.runtimes.onnxgraph.random_nodes import random_nodes
-from conformance.runtimes.onnxgraph.reads import all_nodes
+from conformance.runtimes.onnxgraph.reads import OWN, all_nodes
+from conformance.runtimes.onnxgraph.training_nodes import in_training
 from conformance.runtimes.onnxgraph.value_free import value_free
 from conformance.runtimes.unsupported import sentence
 
@@ -60,6 +62,9 @@ class FileReference(Reference):
         model = self._mapped.model
         self.weights, size = _identity(self._mapped)
         self._bytes = 3 * size
+        training = in_training(model)
+        if training is not None:
+            raise Stopped("declare", "TrainingMode", training, "case")
         drawing = random_nodes(model)
         if drawing:
             text = f"the file draws random numbers ({', '.join(drawing)}), so that no two runs have to agree"
@@ -187,6 +192,10 @@ class FileReference(Reference):
         for other values, computes them; and of the file's values its inputs and outputs."""
         seen = [*inputs.values(), *self(inputs)] if shapes else []
         return self._leaving_open, [array for array in seen if array.dtype.kind == "f" and array.shape in shapes]
+
+    def keeps_signs(self, inputs: Inputs) -> bool:
+        nodes = [*all_nodes(read_graph(self._file))]
+        return all(node.domain in OWN for node in nodes) and keep_signs([node.op_type for node in nodes])
 
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
         session = self._evaluated if self.abstains is None else self._session

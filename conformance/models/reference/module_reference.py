@@ -19,6 +19,7 @@ from conformance.models.otherwise.half_inside import HALVES, KeepWide
 from conformance.models.otherwise.other_kernels import NotedOperators, other_ways
 from conformance.models.otherwise.rounded_run import Rounded
 from conformance.models.otherwise.rounding import Rounding, nudged
+from conformance.models.otherwise.signed_zeros import keep_signs
 from conformance.models.otherwise.undefined import Undefining, leaves_open, replace_undefined
 from conformance.models.reference.build_module import build, compile_script
 from conformance.models.reference.dispatch import Way
@@ -214,8 +215,7 @@ class ModuleReference(Reference):
         return None
 
     def find_half(self, inputs: Mapping[str, Array]) -> str | None:
-        noted = NotedOperators()
-        attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
+        noted = self._noted(inputs)
         self.half = next((name for name in HALVES if name in noted.dtypes), None)
         if self.half is not None and self._uncalled is not None:
             self.oracle_missing = None  # which may have been for want of this
@@ -240,6 +240,17 @@ class ModuleReference(Reference):
         noted = NotedOperators(shapes)
         attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
         return frozenset(noted.names), noted.results
+
+    def training(self, inputs: Inputs) -> Collection[str]:
+        return self._noted(inputs).training
+
+    def _noted(self, inputs: Mapping[str, Array]) -> NotedOperators:
+        noted = NotedOperators()
+        attempt(lambda: self.otherwise(inputs, noted))  # where it stops, what came before that is known
+        return noted
+
+    def keeps_signs(self, inputs: Inputs) -> bool:
+        return keep_signs(self.operators(inputs)[0])
 
     def _has_float64(self) -> bool:
         """Return whether there is a float64 form, which is made when it is first needed."""

@@ -106,6 +106,14 @@ class Reference(ABC):
     ) -> tuple[frozenset[str], list[Array]]:
         """Return the names of the operators that a call runs, and the floats of these shapes among results."""
 
+    def training(self, inputs: Inputs) -> Collection[str]:
+        """Return the operators by which a call goes by the statistics of its batch, or drops values at random."""
+        return ()
+
+    @abstractmethod
+    def keeps_signs(self, inputs: Inputs) -> bool:
+        """Return whether the operators that a call runs leave no zero's sign open."""
+
     @abstractmethod
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
         """Return a function, to be timed, that computes the outputs for these inputs as inference does."""

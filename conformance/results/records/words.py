@@ -28,14 +28,17 @@ else:  # a type checker takes no Literal of computed names
     Runtime = Literal[IN_CASES]
 
 Regime: TypeAlias = Literal[
-    "plain", "large", "ties", "negative", "grid", "equal", "ends", "tiny", "offset", "zero"
+    "plain", "large", "ties", "negative", "grid", "equal", "ends", "tiny", "offset", "zero", "huge"
 ]  # fmt: skip
 """Kinds of finite values, which ``case.draw.value_regimes`` makes; plain is what the case declares, or standard
 normal."""
 Special: TypeAlias = Literal["nan", "inf", "-inf", "signed zero", "mixed"]
 """Kinds of values that have a check of their own."""
 
-REGIMES: tuple[str, ...] = get_args(Regime)
+HUGE = "huge"
+"""The regime of values at which most modules lose their precision: it shows where it does not, and is no part of the
+others' turns."""
+REGIMES: tuple[str, ...] = tuple(name for name in get_args(Regime) if name != HUGE)
 SPECIALS: tuple[str, ...] = get_args(Special)
 
 

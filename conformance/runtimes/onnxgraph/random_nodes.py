@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, held, needs
@@ -40,15 +41,18 @@ def drawn_for(model: ModelProto, output: int) -> list[str]:
     return random_nodes(kept)
 
 
-def _is_random(node: NodeProto, constants: dict[str, TensorProto]) -> bool:
-    if node.domain not in OWN:
-        return False
+def _is_random(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
+    return node.domain in OWN and (node.op_type in OPERATORS or drops_at_random(node, constants))
+
+
+def drops_at_random(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
+    """Return whether a node is a Dropout that trains, by what constants say of it."""
     if node.op_type != "Dropout":
-        return node.op_type in OPERATORS
+        return False
     return _value(node, _TRAINING, constants, 0.0) != 0 and _value(node, _RATIO, constants, 0.5) != 0
 
 
-def _value(node: NodeProto, place: int, constants: dict[str, TensorProto], otherwise: float) -> float:
+def _value(node: NodeProto, place: int, constants: Mapping[str, TensorProto], otherwise: float) -> float:
     """Return the number of a constant input; ``otherwise`` for one that is not there, or that no constant gives."""
     from onnx import TensorProto, numpy_helper
 
