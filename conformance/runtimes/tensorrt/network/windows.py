@@ -1,0 +1,127 @@
+"""Layers that look at windows of an image: convolutions both ways, pooling."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from conformance.process.arrays import Array
+from conformance.runtimes.tensorrt.network.layer_call import LayerCall
+from conformance.runtimes.tensorrt.network.pointwise import Compute
+
+Pads = tuple[Sequence[int], Sequence[int]]
+
+
+def _pads(call: LayerCall, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]) -> Pads:
+    """Return the padding before and after each axis. SAME modes pad to ``ceil(size / stride)`` windows."""
+    mode = call.says("padding_mode")
+    if not mode.startswith("SAME"):
+        return call.says("pre_padding"), call.says("post_padding")
+    before, after = [], []
+    for size, window, stride in zip(sizes, windows, strides, strict=True):
+        whole = max((-(-size // stride) - 1) * stride + window - size, 0)
+        less, more = whole // 2, whole - whole // 2
+        before.append(less if mode == "SAME_UPPER" else more)
+        after.append(more if mode == "SAME_UPPER" else less)
+    return before, after
+
+
+def _weights(call: LayerCall, name: str, index: int) -> Array:
+    """Return the kernel or bias of a layer, which is an input or a property."""
+    given = call.get(index)
+    values = call.layer.says.get(name) if given is None else given
+    if values is None and name == "kernel":
+        raise call.uncovered("its kernel cannot be read")
+    return np.asarray([] if values is None else values, dtype=np.float64)
+
+
+def convolution(call: LayerCall) -> Array:
+    x, window, strides = call.wide(0), call.says("kernel_size_nd"), call.says("stride_nd")
+    steps, groups, made = call.says("dilation_nd"), call.says("num_groups"), call.says("num_output_maps")
+    kernel = _weights(call, "kernel", 1).reshape(groups, made // groups, -1, *window)
+    spans = [step * (size - 1) + 1 for step, size in zip(steps, window, strict=True)]
+    before, after = _pads(call, x.shape[2:], spans, strides)
+    up = "UP" in call.says("padding_mode").split("_")[-1:] and call.says("padding_mode").startswith("EXPLICIT")
+    x = _padded(x, before, after, 0.0)
+    outer = [(size - span) // stride + 1 for size, span, stride in zip(x.shape[2:], spans, strides, strict=True)]
+    if up:
+        raise call.uncovered("rounded up")
+    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    total = np.zeros((x.shape[0], groups, made // groups, *outer))
+    for place in itertools.product(*map(range, window)):
+        ends = zip(place, steps, outer, strides, strict=True)
+        inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
+        total += np.einsum("goc,ngc...->ngo...", kernel[(..., *place)], x[(..., *inside)], optimize=True)
+    return _with_bias(call, total.reshape(total.shape[0], made, *outer))
+
+
+def _padded(x: Array, before: Sequence[int], after: Sequence[int], value: float) -> Array:
+    return np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=value)
+
+
+def _with_bias(call: LayerCall, x: Array) -> Array:
+    bias = _weights(call, "bias", 2)
+    return x + bias.reshape(-1, *[1] * (x.ndim - 2)) if bias.size else x
+
+
+def deconvolution(call: LayerCall) -> Array:
+    x, window, strides = call.wide(0), call.says("kernel_size_nd"), call.says("stride_nd")
+    steps, groups, made = call.says("dilation_nd"), call.says("num_groups"), call.says("num_output_maps")
+    if call.says("padding_mode").startswith("SAME"):
+        raise call.uncovered(call.says("padding_mode"))
+    kernel = _weights(call, "kernel", 1).reshape(groups, x.shape[1] // groups, made // groups, *window)
+    sizes = x.shape[2:]
+    whole = [
+        (size - 1) * stride + step * (width - 1) + 1
+        for size, stride, step, width in zip(sizes, strides, steps, window, strict=True)
+    ]
+    x = x.reshape(x.shape[0], groups, -1, *sizes)
+    total = np.zeros((x.shape[0], groups, made // groups, *whole))
+    for place in itertools.product(*map(range, window)):
+        ends = zip(place, steps, sizes, strides, strict=True)
+        inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
+        total[(..., *inside)] += np.einsum("gco,ngc...->ngo...", kernel[(..., *place)], x, optimize=True)
+    total = total.reshape(total.shape[0], made, *whole)
+    before, after = call.says("pre_padding"), call.says("post_padding")
+    kept = tuple(slice(low, size - max(high, 0)) for low, high, size in zip(before, after, whole, strict=True))
+    total = total[(..., *kept)]
+    return _with_bias(call, _padded(total, [0] * len(before), [max(-high, 0) for high in after], 0.0))
+
+
+def pooling(call: LayerCall) -> Array:
+    """The largest value or the mean of each window. With padding that counts, what a window has beyond the padding
+    does not."""
+    x, word = call.wide(0), call.says("type")
+    if word not in ("MAX", "AVERAGE"):
+        raise call.uncovered(word)
+    window, strides, mode = call.says("window_size_nd"), call.says("stride_nd"), call.says("padding_mode")
+    sizes = x.shape[-len(window) :]
+    before, after = _pads(call, sizes, window, strides)
+    outer = []
+    for axis, (size, width, stride) in enumerate(zip(sizes, window, strides, strict=True)):
+        room = size + before[axis] + after[axis] - width
+        outer.append((-(-room // stride) if mode == "EXPLICIT_ROUND_UP" else room // stride) + 1)
+    pooled = np.zeros((*x.shape[: -len(window)], *outer))
+    inner = tuple(range(-len(window), 0))
+    for place in np.ndindex(*outer):
+        first = [at * stride - low for at, stride, low in zip(place, strides, before, strict=True)]
+        last = [start + width for start, width in zip(first, window, strict=True)]
+        cut = tuple(slice(max(start, 0), max(min(end, size), 0)) for start, end, size in zip(first, last, sizes, strict=True))
+        values = x[(..., *cut)]
+        if word == "MAX":
+            pooled[(..., *place)] = values.max(axis=inner, initial=-np.inf)
+            continue
+        ends = [min(end, size + high) for end, size, high in zip(last, sizes, after, strict=True)]
+        counted = np.prod([end - start for start, end in zip(first, ends, strict=True)])
+        inside = np.prod([each.stop - each.start for each in cut])
+        pooled[(..., *place)] = values.sum(axis=inner) / (
+            inside if call.says("average_count_excludes_padding") else counted
+        )
+    return pooled
+
+
+KINDS: Mapping[str, Compute] = {
+    "CONVOLUTION": convolution, "DECONVOLUTION": deconvolution, "POOLING": pooling,
+}  # fmt: skip
