@@ -8,6 +8,7 @@ import numpy as np
 
 from conformance.process.arrays import Array
 from conformance.runtimes.tensorrt.network.layer_call import LayerCall, widened
+from conformance.runtimes.tensorrt.network.plain_types import FP8_MOST
 from conformance.runtimes.tensorrt.network.pointwise import Compute
 
 
@@ -30,6 +31,8 @@ def attention(call: LayerCall) -> Array:
         rows, columns = np.ogrid[: query.shape[2], : key.shape[2]]
         scores = np.where(columns <= rows + ahead, scores, -np.inf)
     if call.says("norm_op") == "SOFTMAX":
+        if (scores == -np.inf).all(axis=-1).any():
+            raise call.uncovered("a row of which nothing is let through")
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
         scores = powers / powers.sum(axis=-1, keepdims=True)
     return scores @ value
@@ -67,7 +70,7 @@ def quantize(call: LayerCall) -> Array:
     x, (made,) = call.wide(0), call.outputs
     scaled = x / _spread(call, 1, x)
     if made.dtype not in ("INT8", "UINT8", "INT4"):
-        limit = {"FP8": 448.0, "FP4": 6.0}.get(made.dtype)
+        limit = {"FP8": FP8_MOST, "FP4": 6.0}.get(made.dtype)
         if limit is None:
             raise call.uncovered(f"to {made.dtype}")
         return np.clip(scaled, -limit, limit)

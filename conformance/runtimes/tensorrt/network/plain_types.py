@@ -14,6 +14,8 @@ _PLAIN = {
 _OF_ML_DTYPES = {
     "BF16": "bfloat16", "FP8": "float8_e4m3fn", "INT4": "int4", "FP4": "float4_e2m1fn", "E8M0": "float8_e8m0fnu",
 }  # fmt: skip
+FP8_MOST = 448.0
+"""The largest number of FP8."""
 
 
 def dtype_of(word: str, single: Any = np.float32) -> np.dtype[Any]:

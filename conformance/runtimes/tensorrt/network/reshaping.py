@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.process.arrays import Array
 from conformance.runtimes.tensorrt.network.layer_call import LayerCall
-from conformance.runtimes.tensorrt.network.plain_types import array_of
+from conformance.runtimes.tensorrt.network.plain_types import FP8_MOST, array_of
 from conformance.runtimes.tensorrt.network.pointwise import Compute
 
 
@@ -51,7 +51,18 @@ def concatenation(call: LayerCall) -> Array:
     return np.concatenate([call[index] for index in range(len(call.arrays))], axis=call.says("axis"))
 
 
+def cast(call: LayerCall) -> Array:
+    """A cast to FP8 of what FP8 does not hold is left open: ONNX lets a model choose, and a layer does not say."""
+    (made,) = call.outputs
+    if made.dtype == "FP8" and (np.abs(call.wide(0)) > FP8_MOST).any():
+        raise call.uncovered("values that FP8 does not hold")
+    return call[0]
+
+
 def squeeze(call: LayerCall) -> Array:
+    """Take away axes of size 1: those that are named, or all."""
+    if call.get(1) is None:
+        return np.squeeze(call[0])
     return np.squeeze(call[0], tuple(int(axis) for axis in call[1].reshape(-1)))
 
 
@@ -145,6 +156,8 @@ def scatter(call: LayerCall) -> Array:
 def one_hot(call: LayerCall) -> Array:
     places, depth, axis = call[0], int(call.scalar(2)), call.says("axis")
     off, on = call[1]
+    if (places < 0).any():  # of which NVIDIA's documentation says nothing
+        raise call.uncovered("negative indices")
     axis = axis % (places.ndim + 1)
     each = np.arange(depth).reshape([-1 if one == axis else 1 for one in range(places.ndim + 1)])
     return np.where(np.expand_dims(places, axis) == each, on, off)
@@ -190,7 +203,7 @@ def fill(call: LayerCall) -> Array:
 
 
 KINDS: Mapping[str, Compute] = {
-    "CONSTANT": constant, "IDENTITY": identity, "CAST": identity, "SHAPE": shape, "SHUFFLE": shuffle,
+    "CONSTANT": constant, "IDENTITY": identity, "CAST": cast, "SHAPE": shape, "SHUFFLE": shuffle,
     "CONCATENATION": concatenation, "SQUEEZE": squeeze, "UNSQUEEZE": unsqueeze, "PADDING": padding,
     "SLICE": slice_of, "GATHER": gather, "SCATTER": scatter, "ONE_HOT": one_hot, "TOPK": top_k,
     "NON_ZERO": non_zero, "REVERSE_SEQUENCE": reverse_sequence, "FILL": fill,

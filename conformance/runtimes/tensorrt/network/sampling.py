@@ -63,6 +63,8 @@ def _places(call: LayerCall, old: int, new: int, ratio: float) -> Array:
     if new == 1 and call.says("selector_for_single_pixel") == "UPPER":
         return rows * 0
     if word == "ALIGN_CORNERS":
+        if (old * ratio) % 1:  # the last pixel then lies at that size, or at the whole size below it
+            raise call.uncovered("corners aligned by a scale that gives no whole size")
         return rows * (old - 1) / (new - 1) if new > 1 else rows * 0
     return rows / ratio if word == "ASYMMETRIC" else (rows + 0.5) / ratio - 0.5
 

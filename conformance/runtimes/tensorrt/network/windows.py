@@ -42,12 +42,11 @@ def convolution(call: LayerCall) -> Array:
     steps, groups, made = call.says("dilation_nd"), call.says("num_groups"), call.says("num_output_maps")
     kernel = _weights(call, "kernel", 1).reshape(groups, made // groups, -1, *window)
     spans = [step * (size - 1) + 1 for step, size in zip(steps, window, strict=True)]
+    if call.says("padding_mode") == "EXPLICIT_ROUND_UP":
+        raise call.uncovered("rounded up")
     before, after = _pads(call, x.shape[2:], spans, strides)
-    up = "UP" in call.says("padding_mode").split("_")[-1:] and call.says("padding_mode").startswith("EXPLICIT")
     x = _padded(x, before, after, 0.0)
     outer = [(size - span) // stride + 1 for size, span, stride in zip(x.shape[2:], spans, strides, strict=True)]
-    if up:
-        raise call.uncovered("rounded up")
     x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
     total = np.zeros((x.shape[0], groups, made // groups, *outer))
     for place in itertools.product(*map(range, window)):
@@ -69,8 +68,6 @@ def _with_bias(call: LayerCall, x: Array) -> Array:
 def deconvolution(call: LayerCall) -> Array:
     x, window, strides = call.wide(0), call.says("kernel_size_nd"), call.says("stride_nd")
     steps, groups, made = call.says("dilation_nd"), call.says("num_groups"), call.says("num_output_maps")
-    if call.says("padding_mode").startswith("SAME"):
-        raise call.uncovered(call.says("padding_mode"))
     kernel = _weights(call, "kernel", 1).reshape(groups, x.shape[1] // groups, made // groups, *window)
     sizes = x.shape[2:]
     whole = [
@@ -84,10 +81,21 @@ def deconvolution(call: LayerCall) -> Array:
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
         total[(..., *inside)] += np.einsum("gco,ngc...->ngo...", kernel[(..., *place)], x, optimize=True)
     total = total.reshape(total.shape[0], made, *whole)
-    before, after = call.says("pre_padding"), call.says("post_padding")
-    kept = tuple(slice(low, size - max(high, 0)) for low, high, size in zip(before, after, whole, strict=True))
-    total = total[(..., *kept)]
-    return _with_bias(call, _padded(total, [0] * len(before), [max(-high, 0) for high in after], 0.0))
+    before, after = _trims(call, sizes, whole, strides)
+    ends = zip(before, after, whole, strict=True)
+    kept = tuple(slice(max(low, 0), size - max(high, 0)) for low, high, size in ends)
+    less = [[max(-each, 0) for each in side] for side in (before, after)]
+    return _with_bias(call, _padded(total[(..., *kept)], *less, 0.0))
+
+
+def _trims(call: LayerCall, sizes: Sequence[int], whole: Sequence[int], strides: Sequence[int]) -> Pads:
+    """Return what a deconvolution leaves away before and after each axis; SAME modes leave ``size * stride``."""
+    mode = call.says("padding_mode")
+    if not mode.startswith("SAME"):
+        return call.says("pre_padding"), call.says("post_padding")
+    more = [all_ - size * stride for all_, size, stride in zip(whole, sizes, strides, strict=True)]
+    less, most = [each // 2 for each in more], [each - each // 2 for each in more]
+    return (less, most) if mode == "SAME_UPPER" else (most, less)
 
 
 def pooling(call: LayerCall) -> Array:
