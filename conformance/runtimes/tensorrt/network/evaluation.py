@@ -7,6 +7,7 @@ takes alone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,17 +70,28 @@ class NetworkEvaluator:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs by name. Raises UncoveredLayer, and what NumPy raises for arrays that do not fit."""
-        tensors, scope = self._network.tensors, _Scope(None)
-        for tensor in self._network.inputs:
-            about = tensors[tensor]
-            scope.put(tensor, cast_to(np.asarray(inputs[about.name]), about.dtype, self._single))
         with np.errstate(all="ignore"):
-            return {
-                tensors[tensor].name: value
-                for tensor, value in zip(
-                    self._network.outputs, self._values(self._network.outputs, scope), strict=True
-                )
-            }
+            values = self._values(self._network.outputs, self._begun(inputs))
+        names = (self._network.tensors[tensor].name for tensor in self._network.outputs)
+        return dict(zip(names, values, strict=True))
+
+    def inside(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the tensors outside of loops by name, as far as they can be computed."""
+        scope = self._begun(inputs)
+        within = {tensor for layer in self._network.layers if layer.kind in _ITERATED for tensor in self._changing(layer)}
+        found: dict[str, Array] = {}
+        for layer in self._network.layers:
+            for tensor in {*layer.outputs} - within:
+                with contextlib.suppress(Exception), np.errstate(all="ignore"):  # one that cannot be is left out
+                    found[self._network.tensors[tensor].name] = self._value(tensor, scope)
+        return found
+
+    def _begun(self, inputs: Mapping[str, Array]) -> _Scope:
+        scope = _Scope(None)
+        for tensor in self._network.inputs:
+            about = self._network.tensors[tensor]
+            scope.put(tensor, cast_to(np.asarray(inputs[about.name]), about.dtype, self._single))
+        return scope
 
     def _values(self, wanted: Sequence[int], scope: _Scope) -> list[Array]:
         """Return tensors, with all that they need computed first. Its depth is that of loops within loops."""
