@@ -6,8 +6,6 @@ of the work in which exporters meet it, and no run of TensorRT.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from conformance.cells.accuracy import check_accuracy

@@ -12,9 +12,9 @@ from conformance.case.draw.example import Example
 from conformance.case.files.python import describe
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
+from conformance.cells.meaning import parting_node
 from conformance.cells.pack_cells import leave
 from conformance.cells.run_cell import run_cell
-from conformance.cells.meaning import parting_node
 from conformance.diagnose.explain_failure import explained
 from conformance.diagnose.explanations import Question, explain
 from conformance.diagnose.locate import find_operator

@@ -20,7 +20,7 @@ class RuntimeEntry(NamedTuple):
     """Its name in sentences, as the subject of "agrees with PyTorch"."""
     opens: str = ""
     """``module:function`` of the context manager that gets the path of a model and the paths of its custom-operator
-    libraries, and yields a ``Session``. Of a runtime that only builds, it computes what the parser made of a model."""
+    libraries, and yields a ``Session``; of one that only builds, it computes what the parser made of a model."""
     takes: tuple[str, ...] = ()
     """What else ``opens`` takes, by keyword: ``config`` (ONNX Runtime's session options), ``build`` (what TensorRT
     builds an engine with)."""

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, read_network
 from conformance.runtimes.tensorrt.rtx import MODULE, absence
+
+if TYPE_CHECKING:
+    from onnx import ValueInfoProto
 
 
 class RenamedInput(RuntimeError):
@@ -54,7 +58,8 @@ class NetworkSession:
         try:
             yield
         except UncoveredLayer as error:
-            raise NoVerdict(f"the meaning of a layer of TensorRT's network is not written down here: {error}") from None
+            text = f"the meaning of a layer of TensorRT's network is not written down here: {error}"
+            raise NoVerdict(text) from None
         except MemoryError:
             raise
         except Exception as error:  # of NumPy, for arrays that do not fit: a mistake of ours, or of the parser
@@ -77,7 +82,7 @@ def open_network(model: Path, libraries: Sequence[str]) -> Iterator[NetworkSessi
     except UnsupportedModel as error:
         raise NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {error}") from None
     graph = read_graph(model).graph
-    _check_doubles(network, [*graph.input, *graph.output])
+    _check_doubles([*graph.input, *graph.output])
     known = {one.name for one in graph.input}
     named = [network.tensors[tensor].name for tensor in network.inputs]
     if odd := [name for name in named if name not in known]:
@@ -85,11 +90,10 @@ def open_network(model: Path, libraries: Sequence[str]) -> Iterator[NetworkSessi
     yield NetworkSession(network, str(trt.__version__), [output.name for output in graph.output])
 
 
-def _check_doubles(network: ParsedNetwork, declared: Sequence[object]) -> None:
+def _check_doubles(declared: Sequence[ValueInfoProto]) -> None:
     """Raise NoVerdict for float64, which TensorRT computes in float32, as NVIDIA documents."""
     from onnx import TensorProto
 
     for value in declared:
-        if value.type.tensor_type.elem_type == TensorProto.DOUBLE:  # type: ignore[attr-defined]
-            name = value.name  # type: ignore[attr-defined]
-            raise NoVerdict(f"{name} is float64, which TensorRT computes in float32, as NVIDIA documents")
+        if value.type.tensor_type.elem_type == TensorProto.DOUBLE:
+            raise NoVerdict(f"{value.name} is float64, which TensorRT computes in float32, as NVIDIA documents")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,12 +54,18 @@ def convolution(call: LayerCall) -> Array:
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, outer, strides, strict=True)
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
-        total += np.einsum("goc,ngc...->ngo...", kernel[(..., *place)], x[(..., *inside)], optimize=True)
+        total += np.einsum("goc,ngc...->ngo...", _at(kernel, place), _at(x, inside), optimize=True)
     return _with_bias(call, total.reshape(total.shape[0], made, *outer))
 
 
 def _padded(x: Array, before: Sequence[int], after: Sequence[int], value: float) -> Array:
     return np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=value)
+
+
+def _at(x: Array, places: Sequence[int | slice]) -> Array:
+    """Return a part of an array, of which it is a view, by places of its last axes."""
+    where: Any = (..., *places)
+    return np.asarray(x[where])
 
 
 def _with_bias(call: LayerCall, x: Array) -> Array:
@@ -80,13 +87,14 @@ def deconvolution(call: LayerCall) -> Array:
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, sizes, strides, strict=True)
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
-        total[(..., *inside)] += np.einsum("gco,ngc...->ngo...", kernel[(..., *place)], x, optimize=True)
+        part = _at(total, inside)
+        part += np.einsum("gco,ngc...->ngo...", _at(kernel, place), x, optimize=True)
     total = total.reshape(total.shape[0], made, *whole)
     before, after = _trims(call, sizes, whole, strides)
-    ends = zip(before, after, whole, strict=True)
-    kept = tuple(slice(max(low, 0), size - max(high, 0)) for low, high, size in ends)
-    less = [[max(-each, 0) for each in side] for side in (before, after)]
-    return _with_bias(call, _padded(total[(..., *kept)], *less, 0.0))
+    sides = zip(before, after, whole, strict=True)
+    total = _at(total, [slice(max(low, 0), size - max(high, 0)) for low, high, size in sides])
+    first, last = ([max(-each, 0) for each in side] for side in (before, after))
+    return _with_bias(call, _padded(total, first, last, 0.0))
 
 
 def _trims(call: LayerCall, sizes: Sequence[int], whole: Sequence[int], strides: Sequence[int]) -> Pads:
@@ -133,7 +141,7 @@ def _windows(x: Array, window: Sequence[int], outer: Sequence[int], strides: Seq
     """Yield for each place of a window the values that stand there in all windows."""
     for place in itertools.product(*map(range, window)):
         ends = zip(place, outer, strides, strict=True)
-        yield x[(..., *(slice(at, at + (count - 1) * by + 1, by) for at, count, by in ends))]
+        yield _at(x, [slice(at, at + (count - 1) * by + 1, by) for at, count, by in ends])
 
 
 KINDS: Mapping[str, Compute] = {
