@@ -70,7 +70,21 @@ def _check_random(of: CheckedCell, stop: Stopped, example: Example) -> None:
         raise Stopped("declare", "NotDeterministic", text, "case")
 
 
-DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved)
+def unmeant(red: RedCell) -> Unavailable | None:
+    """Of what TensorRT's parser made of a model: no other runtime shows that the model means something else."""
+    cell, stop, example = red.of.run.cell, red.stop, red.example
+    if cell.check != "meaning" or example is None:
+        return None
+    red.of.verify.tell(stop, example)
+    if fault_by_others(red) == "runtime":
+        return None
+    return NoVerdict(
+        f"what TensorRT's parser made of the model gives other values than PyTorch ({stop.error}), and no other "
+        "runtime shows that the model is right"
+    )
+
+
+DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved, unmeant)
 
 
 def check_doubts(red: RedCell) -> None:

@@ -90,7 +90,10 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         raise UserError(f"{read} cannot be read: {error.strerror or error}") from None
     except NotOnnx as error:
         raise UserError(f"{read}: {error}") from None
-    asked = "" if converted else given.precision or ALL
+    already = None if other is not None or given.precision else precision_left_in(file)
+    if already is not None:
+        say(f"{file.name} is a model in {already} already: it is run as it is, and converted to nothing else")
+    asked = "" if converted or already else given.precision or ALL
     precisions = [word.strip() for word in asked.split(",") if word.strip()]
     for word in precisions:
         if word not in ("fp32", *CONVERTED):
@@ -132,16 +135,19 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
 
 def conversion_of(file: Path, other: Path) -> str | None:
     """Return the precision that the second of two files was converted to; None where it is no conversion of the
-    first, or one of them cannot be read, which is told elsewhere."""
+    first."""
+    first, second = map(precision_left_in, (file, other))
+    return None if first == second else second
+
+
+def precision_left_in(file: Path) -> str | None:
+    """Return the precision that a conversion has left in a file; None also where it cannot be read, which is reported
+    elsewhere."""
     from conformance.models.precision.by_others import precision_of
     from conformance.process.errors import or_else
     from conformance.runtimes.onnxgraph.mapped import read_graph
 
-    def read() -> str | None:
-        first, second = (precision_of(read_graph(each)) for each in (file, other))
-        return None if first == second else second
-
-    return or_else(None, read)
+    return or_else(None, lambda: precision_of(read_graph(file)))
 
 
 def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, object]:

@@ -56,7 +56,7 @@ def asked(record: Record) -> Iterator[str]:
         if witness.get("config"):
             yield _with_options(witness)
             if witness["answer"] == "agrees":
-                yield from trade(record)[1:] if record.conclusion == "setting" else _advice(record.cause)
+                yield from trade(record)[1:] if record.conclusion == "setting" else advice(record.cause)
 
 
 def conclusion(record: Record) -> Iterator[str]:
@@ -162,6 +162,7 @@ def _parting(place: Node) -> str:
         "alike": f"only {title(str(place.get('by')))} computes the same, which may share what no rule asks for",
         "breaks": f"its inputs break the operator's rules: {place.get('why')}",
         "refused": f"it is refused: {place.get('why')}",
+        "parsed": f"TensorRT's parser makes layers of it that mean something else: {place.get('why')}",
         "stops": f"the first node that cannot be run: {place.get('why')}",
     }
     return f"at the node {name}: {said.get(place['how'], place['how'])}"
@@ -229,7 +230,7 @@ def _with_options(witness: Answered) -> str:
     return f"ONNX Runtime with {options}: {said.get(answer, answer)}"
 
 
-def _advice(cause: Cause | None) -> Iterator[str]:
+def advice(cause: Cause | None) -> Iterator[str]:
     if cause is None or cause["name"] != "saturation":
         return
     lacks = cause["lacks"]

@@ -1,10 +1,13 @@
 """TensorRT for RTX parses and builds what a case that names TensorRT exports, and runs nothing."""
 
+import re
+
 import pytest
 
 from conformance.case.plan.catalogue import Selection, plan, selection
+from conformance.cells.replay.compile_trial import Refusing, stop
 from conformance.process.disk.value_store import KeptValues
-from conformance.process.errors import NoVerdict
+from conformance.process.errors import NoVerdict, Unavailable
 from conformance.runtimes import registry
 from conformance.runtimes.tensorrt import rtx
 from conformance.runtimes.tensorrt.build_options import Build
@@ -54,10 +57,11 @@ def test_the_main_run_builds_one_model_of_a_case_and_a_run_of_this_runtime_all(t
     models = {("torchscript", 17), ("dynamo", 20)}
     assert every == {
         (check, *model, precision)
-        for check in ("parse", "build") for model in models for precision in ("fp32", "fp16", "int8")
+        for check in ("parse", "build", "meaning") for model in models for precision in ("fp32", "fp16", "int8")
     }  # fmt: skip
     main = [cell for cell in cells if Selection().keeps(cell)]
     assert {cell.precision for cell in main if cell.check == "parse"} == {"fp32", "fp16", "int8"}
+    assert not [cell for cell in main if cell.check == "meaning"]
     (built,) = (cell for cell in main if cell.check == "build")
     assert (built.exporter, built.precision) == ("dynamo", "fp32")
     assert [cell for cell in cells if selection({"runtime": registry.RTX}).keeps(cell)] == cells
@@ -206,7 +210,7 @@ def test_without_it_the_cells_are_skipped_with_the_command_to_type(tmp_path):
     )
     done = run_suite(tmp_path, "--runtime", registry.RTX, own_process=True, PYTHONPATH=str(hidden))
     found = {one["check"]: one for one in done.records.values() if one["runtime"] == registry.RTX}
-    assert {one["status"] for one in found.values()} == {"skipped"} and {*found} == {"parse", "build"}
+    assert {one["status"] for one in found.values()} == {"skipped"} and {*found} == {"parse", "build", "meaning"}
     assert all("onnx-export-conformance[tensorrt-rtx]" in one["reason"] for one in found.values())
 
 
@@ -256,3 +260,16 @@ def test_a_file_that_is_refused_is_told_and_not_counted(tmp_path):
     done = run_command(tmp_path, "check", tmp_path / "model.onnx", "--precision", "fp32", "--dim", "N=1..4")
     assert done.code == 0, done.text
     assert "not counted: parse[model-onnx-op17-tensorrt-rtx-fp32]: node MaxPool pool: UNSUPPORTED_NODE" in done.text
+
+
+@real
+@pytest.mark.parametrize("graph, said", [
+    ("(float[1,2,8,8] x, float[2,4] r, int64[2] b) => (float y) { y = RoiAlign(x, r, b) }",
+     "RoiAlign cannot be tried without a GPU: the plugin of TensorRT for RTX"),
+    ('(float[4] x, int64[2] i, float[2] u) => (float y) { y = ScatterElements<reduction="add">(x, i, u) }',
+     r"lacks ScatterElements \(TensorRT itself has ScatterElements, by its documentation\)"),
+])  # fmt: skip
+def test_a_plugin_that_only_a_gpu_or_only_tensorrt_has_is_no_fault(tmp_path, graph, said):
+    trial = rtx.tried(saved(tmp_path, graph), "", rtx.Job(), KeptValues(None))
+    stopped = stop(Refusing(rtx.Job(), trial), "runtime")
+    assert isinstance(stopped, Unavailable) and re.search(said, str(stopped))
