@@ -1,7 +1,7 @@
 """Make the pages that are named, each a page of ``docs/evidence``; with ``--quick`` print the rows and write nothing.
 
-``golden``, ``defects`` and ``onnx_tests`` are called alone and have options of their own: ``python -m evidence golden
---help``.
+``golden``, ``defects``, ``onnx_tests`` and ``surprises`` are called alone and have options of their own: ``python -m
+evidence golden --help``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from evidence import (
     reduction,
     repairs,
     scale,
+    surprises,
     tensorrt_rtx,
     versions,
 )
@@ -62,9 +63,10 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "golden": golden.main,
     "defects": defects.main,
     "onnx_tests": onnx_tests.main,
+    "surprises": surprises.main,
 }
-"""Compare what the suite says with a file, plant mistakes in the package for its tests to find, run ONNX's own tests;
-give an exit code."""
+"""Compare what the suite says with a file, plant mistakes in the package for its tests to find, run ONNX's own tests,
+run the scripts of ``findings``; give an exit code."""
 
 
 def main() -> None:
