@@ -36,6 +36,7 @@ from conformance.results.records.causes import (
     cause_of_smallest,
     explained,
     fails_alike,
+    has_same_evidence,
     is_same_error,
 )
 from conformance.results.records.death import crashed, note_death
@@ -361,8 +362,8 @@ def explain_alike(
 def _of_same_cause(
     runner: Runner, cell: Cell, explained: Record, others: Sequence[tuple[Cell, Record]]
 ) -> list[Record]:
-    """Return the records of the cells that give the wrong values of the explained one for its example, or that
-    stopped with its words."""
+    """Return the records of the cells that give the wrong values of the explained one for its example, by the same
+    evidence, or that stopped with its words."""
     if explained.error == "OnlyAfter":
         return []
     if explained.stage != "compare":
@@ -370,4 +371,5 @@ def _of_same_cause(
     if explained.draw is None or not others:
         return []
     answer = runner.answer(cell, explained.draw)
-    return [record for other, record in others if is_same_error(answer, runner.answer(other, explained.draw))]
+    alike = [(other, record) for other, record in others if has_same_evidence(explained, record)]
+    return [record for other, record in alike if is_same_error(answer, runner.answer(other, explained.draw))]

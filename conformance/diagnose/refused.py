@@ -21,7 +21,7 @@ from conformance.judge.conditioning import left_open
 from conformance.judge.red_cell import RedExport
 from conformance.models.cell_run import CellRun
 from conformance.process.arrays import Array, Inputs
-from conformance.process.errors import Stopped, attempt, display_path, or_else, summarize, works
+from conformance.process.errors import Stopped, attempt, causes, display_path, or_else, summarize, works
 from conformance.process.worker import aside
 from conformance.results.records.explanation import add, ask_for_nodes
 from conformance.results.records.library_messages import ON_DATA
@@ -41,7 +41,7 @@ def describe_export(red: RedExport) -> None:
         own = [*run.cell.own_code]
         add(stop, {"warnings": run.warnings(), "own_code": own, "hints": advice(stop), "place": place})
         remedy = nodes_to_add(run, stop)
-        if remedy is not None:
+        if remedy is not None or lacks_shapes(stop):
             ask_for_nodes(stop, remedy)
     run.outcomes.note_failed_export(run.key, stop)
 
@@ -185,6 +185,19 @@ def nodes_to_add(run: CellRun, stop: Stopped) -> dict[str, object] | None:
         python = f"from onnxscript import opset18 as op\n{python}"
     yaml = f"{run.cell.exporter}: {flow(said)}"
     return {"kind": "nodes", "lacks": f"{space}::{name}", "yaml": yaml, "python": python, "file": f"{table}.py"}
+
+
+_SHAPELESS = re.compile(
+    r"no fake impl registered for <CustomOpDef\((\w+)::|(\w+)::\S+ attempted to run this operator with Meta tensors"
+)
+"""What PyTorch says of an operator for which nobody has said what shape it gives; its text has what to register."""
+
+
+def lacks_shapes(stop: Stopped) -> bool:
+    """Return whether an export has stopped since an operator of nobody's but the case's tells no shape."""
+    said = " ".join(map(str, causes(stop.__cause__))) if stop.__cause__ is not None else ""
+    found = _SHAPELESS.search(f"{stop.reason} {said}")
+    return found is not None and next(filter(None, found.groups())) not in _OF_EXPORTERS
 
 
 def _arguments(space: str, name: str) -> list[tuple[str, str]]:

@@ -279,7 +279,8 @@ class Verifier(Comparer):
             seen.limits = self.judge_of(example.wanted).vacuity().limits
             self.vacuity = seen
             half = self.reference.half
-            text = f"forward computes in {half} inside, and its outputs are compared by the tolerance of that"
+            who = "forward" if self.cell.case.says.onnx is None else self.reference.who
+            text = f"{who} computes in {half} inside, and its outputs are compared by the tolerance of that"
             self.record.warnings = [*self.record.warnings, {"name": "half", "error": str(half), "text": text}]
 
     def _one_for_the_list(self, wanted: Sequence[Array]) -> Sequence[Array]:

@@ -184,17 +184,18 @@ def has_half(model: ModelProto) -> bool:
 
     The evaluator adds up in 16 bits too: what runtimes hold in float32 then overflows.
     """
-    halves = {10, 16}  # float16 and bfloat16
+    return bool(halves(model))
+
+
+def halves(model: ModelProto) -> set[str]:
+    """Return the floats of 16 bits that a model computes in."""
+    names = {10: "float16", 16: "bfloat16"}
     values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
-    return (
-        any(value.type.tensor_type.elem_type in halves for value in values)
-        or any(constant.data_type in halves for constant in model.graph.initializer)
-        or any(
-            attribute.name == "to" and attribute.i in halves
-            for node in all_nodes(model)
-            for attribute in node.attribute
-        )
-    )
+    kinds = {value.type.tensor_type.elem_type for value in values}
+    kinds |= {constant.data_type for constant in model.graph.initializer}
+    given = [one for node in all_nodes(model) for one in node.attribute]
+    kinds |= {one.i for one in given if one.name == "to"} | {one.t.data_type for one in given if one.HasField("t")}
+    return {name for kind, name in names.items() if kind in kinds}
 
 
 def doubts(model: ModelProto, onnx_version: tuple[int, ...] = ()) -> list[Doubt]:

@@ -167,3 +167,15 @@ def test_a_converter_that_changed_converts_again_and_one_that_did_not_is_not_cal
         made.append((record.status, record.fidelity["sqnr"], "convert" in record.seconds))
         run.renew()
     assert made[0][:2] == made[1][:2] and made[0][1] > made[2][1] + 10
+
+
+@pytest.mark.parametrize("name", ["fp16", "int8 weights", "int4 weights"])
+def test_a_converted_file_by_itself_is_compared_with_what_it_means(tmp_path, capsys, name):
+    precision, make = SOUND[name]
+    file = tmp_path / "net.onnx"
+    onnx.save(make(), file)
+    code = main(["check", str(file), "--runtime", "onnxruntime", "--store", str(tmp_path / "store")])
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert f"net.onnx is a model in {precision} already: compared with what it means, in decibels" in out
+    assert f"passed  accuracy[net-onnx-op21-onnxruntime-{precision}]" in out and "-fp32]" not in out

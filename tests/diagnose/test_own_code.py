@@ -169,6 +169,34 @@ class Net(torch.nn.Module):
 """
 
 
+SHAPELESS = {
+    "custom_op": """
+import torch
+@torch.library.custom_op("shapeless_one::lift", mutates_args=())
+def lift(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.shapeless_one.lift(x)
+""",
+    "library": """
+import torch
+LIBRARY = torch.library.Library("shapeless_two", "DEF")
+LIBRARY.define("lift.other(Tensor x) -> Tensor")
+LIBRARY.impl("lift.other", lambda x: x * 3, "CPU")
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.shapeless_two.lift.other(x)
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("python", SHAPELESS.values(), ids=SHAPELESS)
+def test_an_operator_of_the_cases_own_whose_shapes_nobody_knows_is_the_cases(bench, python):
+    record = bench.run(say(module_of("Net"), EXPORTS["dynamo"]), python, check="export")
+    assert (record.status, record.stage, record.fault) == ("failed", "export", "case"), record.reason
+
+
 @pytest.mark.parametrize("exporter", ["torchscript", pytest.param("dynamo", marks=pytest.mark.thorough)])
 def test_an_operator_of_the_cases_own_is_the_cases_to_translate_with_the_lines_to_add(bench, exporter):
     space = f"own_operator_{exporter}"

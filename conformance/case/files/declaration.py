@@ -182,6 +182,12 @@ class Declaration(Says):
             return []
         return [max(opsets)] if settings.opsets is None else [opset for opset in opsets if opset in settings.opsets]
 
+    @property
+    def own_precision(self) -> str | None:
+        """Return the precision that the case's own file is in already: then it has no cells in float32."""
+        own = (name for name, settings in self.precisions.items() if self.onnx and settings.file == self.onnx)
+        return next(own, None)
+
     def tolerance_for(self, precision: str) -> PrecisionTolerance:
         """Return what is declared for a precision, or for what it is a variant of."""
         return self.tolerance.get(precision) or self.tolerance.get(base_of(precision)) or PrecisionTolerance()

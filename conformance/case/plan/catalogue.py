@@ -45,17 +45,19 @@ def plan(case: Case) -> Iterator[Cell]:
             yield Cell(case, "export", exporter, opset)
             if registers:
                 yield Cell(case, "registration", exporter, opset)
-            for runtime in _runtimes(case, exporter, opset):
+            for runtime in _runtimes(case, exporter, opset) if case.says.own_precision is None else ():
                 yield Cell(case, "accuracy", exporter, opset, runtime)
                 if registry.named(runtime).builds:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
-            yield from _builds(case, exporter, opset)
+            if case.says.own_precision is None:
+                yield from _builds(case, exporter, opset)
             wrong = bool(case.says.precisions) and _known_wrong(case, exporter, opset)
             for precision in case.says.precisions:
                 if opset in case.says.converted_opsets(precision, exporter) and not wrong:
-                    yield Cell(case, "fidelity", exporter, opset, None, precision)
+                    if precision != case.says.own_precision:  # which costs nothing beside itself
+                        yield Cell(case, "fidelity", exporter, opset, None, precision)
                     for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs all of them
                         if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)

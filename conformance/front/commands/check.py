@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance.front import option_types
 from conformance.front.commands import TIMEOUT, add_store, ask, blocks
@@ -27,7 +28,6 @@ from conformance.front.commands.file_cases import (
     RUNNABLE,
     WITNESSES,
     case_of,
-    conversion_of,
     describe_case,
     recorded_key,
 )
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from conformance.results.records.record import Record
 
 
+See: TypeAlias = Callable[..., object]
+"""Gets a record, and whether its failure is only ``reported``."""
 _FORMATS = ("json", "junit")
 _EXITS = """exit codes:
   0  all that was compared is right
@@ -123,7 +125,6 @@ def run(given: argparse.Namespace) -> int:
 
     other = _other(given)
     if other is not None:
-        given.precision = given.precision or conversion_of(given.paths[0], other)  # what a user hands over counts
         return _report([_check_alone(_model(given.paths[0]), given, other, say)], given, outputs, say)
     from conformance.process.disk.model_files import distinct_names, find_models
 
@@ -176,8 +177,8 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
 
     reasons: set[str | None] = set()
 
-    def see(record: Record) -> None:
-        if _is_reported(record, given):  # after the verdicts, once for each reason
+    def see(record: Record, *, reported: bool) -> None:
+        if reported:  # after the verdicts, once for each reason
             return
         say(text.verdict(record))
         if record.status == "skipped":
@@ -196,15 +197,14 @@ def check_file(file: Path, name: str | None, keys: Mapping[str, Any], say: Say) 
     given = parser.parse_args([*precision, "--", str(file)])
     model = _model(file)
     model = dataclasses.replace(model, name=name or model.name)
-    checked = _check_with(model, given, None, say, lambda record: None, keys)
+    checked = _check_with(model, given, None, say, lambda record, reported: None, keys)
     if checked.refused:
         raise UserError(checked.refused)
     return checked, [*describe_verdict(checked, checked.counted()), *describe_uncounted(checked)]
 
 
 def _check_with(
-    model: Model, given: argparse.Namespace, other: Path | None, say: Say, see: Callable[[Record], object],
-    keys: Mapping[str, Any],
+    model: Model, given: argparse.Namespace, other: Path | None, say: Say, see: See, keys: Mapping[str, Any]
 ) -> CheckedModel:  # fmt: skip
     from conformance.process.worker.warm import new_file_worker
 
@@ -215,21 +215,22 @@ def _check_with(
         def telling(cell: Cell) -> ProgressLines:
             return ProgressLines(cell.id, given.budget)
 
-        return _run(model, given, lambda checked: case_with_sizes(checked, said, worker, say), runner, see, telling)
+        case = functools.partial(case_with_sizes, said=said, worker=worker, say=say)
+        return _run(model, case, runner, _reported_only(given, said), see, telling)
 
 
 def _run(
-    model: Model, given: argparse.Namespace, case: Callable[[CheckedModel], Case], runner: Runner,
-    see: Callable[[Record], object] = lambda record: None, telling: Callable[[Cell], OnWait] | None = None,
+    model: Model, case: Callable[[CheckedModel], Case], runner: Runner, reported: Callable[[Record], bool],
+    see: See = lambda record, reported: None, telling: Callable[[Cell], OnWait] | None = None,
 ) -> CheckedModel:  # fmt: skip
     """Run a model, with the failures that count for nothing in ``uncounted``."""
     from conformance.cells.check_models import run_model
 
-    checked = run_model(model, case, runner, see, telling)
+    checked = run_model(model, case, runner, lambda record: see(record, reported=reported(record)), telling)
     foreign = [record for record in checked.records if record.error in TO_CORRECT]
     if foreign:  # the data or an option has to be corrected, and no runtime is wrong
         checked.refused = f"{model.file}: {foreign[0].reason}"
-    checked.uncounted = frozenset(one.id for one in checked.records if one in foreign or _is_reported(one, given))
+    checked.uncounted = frozenset(one.id for one in checked.records if one in foreign or reported(one))
     return checked
 
 
@@ -249,10 +250,12 @@ def _check_many(models: Sequence[Model], given: argparse.Namespace, say: Say) ->
         say(line)
 
     def check(worker: Worker, runner: Runner, model: Model) -> CheckedModel:
-        def case(checked: CheckedModel) -> Case:
-            return case_with_sizes(checked, described[model.file], worker, lambda line: None)
+        said = described[model.file]
 
-        return _run(model, given, case, runner)
+        def case(checked: CheckedModel) -> Case:
+            return case_with_sizes(checked, said, worker, lambda line: None)
+
+        return _run(model, case, runner, _reported_only(given, said))
 
     left = [model for model in models if model.file in described]
     jobs = min(given.jobs or min(len(os.sched_getaffinity(0)), _MOST_JOBS), max(len(left), 1))
@@ -310,15 +313,20 @@ def _sizes(dims: dict[str, str]) -> Iterator[str]:
 _MOST_DIMS = 16
 
 
-def _is_reported(record: Record, given: argparse.Namespace) -> bool:
-    """Return whether a failure is only told: nobody has asked for int8, of which it is not known what it may cost,
-    nor whether TensorRT for RTX takes the file, which says nothing against it."""
+def _reported_only(given: argparse.Namespace, said: Mapping[str, Any]) -> Callable[[Record], bool]:
+    """Return what says of a record whether its failure is reported and counts for nothing: nobody has asked for a
+    conversion to int8, of which it is not known what it may cost, nor whether TensorRT for RTX takes the file, which
+    says nothing against it."""
     from conformance.results.records.words import base_of
     from conformance.runtimes import registry
 
-    of_int8 = given.precision is None and base_of(record.precision) == "int8"
-    of_rtx = given.runtime is None and record.runtime == registry.RTX
-    return record.status == "failed" and (of_int8 or of_rtx)
+    def reported(record: Record) -> bool:
+        by_suite = not said["precisions"].get(record.precision, {}).get("file")
+        of_int8 = given.precision is None and base_of(record.precision) == "int8" and by_suite
+        of_rtx = given.runtime is None and record.runtime == registry.RTX
+        return record.status == "failed" and (of_int8 or of_rtx)
+
+    return reported
 
 
 # ---- what is printed -----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from conformance.process.arrays import Array, Inputs
 from conformance.process.disk.onnx_models import serialized
 from conformance.process.errors import Stopped, Undecided, attempt
 from conformance.runtimes import Session
-from conformance.runtimes.evaluator_rules import doubts
+from conformance.runtimes.evaluator_rules import doubts, halves
 from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
 from conformance.runtimes.onnxgraph.random_nodes import random_nodes
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes
@@ -164,6 +164,11 @@ class FileReference(Reference):
             self.oracle_missing = describe(exact, self.folder.path)
             return None
         return [np.array(array) for array in exact]
+
+    def find_half(self, inputs: Mapping[str, Array]) -> str | None:
+        kinds = halves(read_graph(self._file))
+        self.half = next((name for name in ("bfloat16", "float16") if name in kinds), None)
+        return self.half
 
     def arguments(self, inputs: Mapping[str, Array]) -> tuple[tuple[Array, ...], dict[str, Array]]:
         return self.passing.passed(inputs)

@@ -92,6 +92,23 @@ def is_same_error(one: Record, two: Record) -> bool:
     return abs(got - also) <= CLOSE * max(abs(got - wanted), abs(also - wanted))
 
 
+def has_same_evidence(explained: Record, other: Record) -> bool:
+    """Return whether what shows who is at fault in one cell was seen of the other one too: their models are made of
+    the same operators, and a runtime that is at fault is the other's as well. Another opset may have one operator for
+    many, which others compute rightly."""
+    if explained.stage != "compare":
+        return True
+    return _operators(explained) == _operators(other) and (
+        explained.fault != "runtime" or explained.runtime == other.runtime
+    )
+
+
+def _operators(record: Record) -> dict[str, int]:
+    """Return how many nodes of each operator a model has, but for constants, which opsets write in several ways."""
+    nodes = (record.graph or {}).get("nodes") or {}
+    return {name: count for name, count in nodes.items() if name != "Constant"}
+
+
 def _number(value: Any) -> float:
     """Return a value of a record as a number, of a complex one its size; NaN for what is none."""
     try:

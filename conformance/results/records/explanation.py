@@ -285,11 +285,11 @@ def put_off(record: Record) -> None:
     record.unexplained = True
 
 
-def ask_for_nodes(stop: Stopped, remedy: Mapping[str, object]) -> Stopped:
-    """Write into a failed export that it lacks nodes for an operator of the case's own, with what to add; return it.
-    No exporter can know such an operator."""
+def ask_for_nodes(stop: Stopped, remedy: Mapping[str, object] | None) -> Stopped:
+    """Write into a failed export that it lacks nodes for an operator of the case's own, with what to add, or its
+    shapes, of which PyTorch says what to add; return it. No exporter can know such an operator."""
     stop.fault = explain(UnexplainedFailure(stop.stage, stop.fault), [Shows("own code")]).fault
-    return add(stop, {"remedy": remedy, "hints": []})
+    return stop if remedy is None else add(stop, {"remedy": remedy, "hints": []})
 
 
 def note(record: Record, finding: Shows) -> None:

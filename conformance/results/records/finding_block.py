@@ -8,7 +8,6 @@ names of the other cells of its cause.
 from __future__ import annotations
 
 import dataclasses
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,16 +20,24 @@ from conformance.results.records.location import place_of, values_of
 from conformance.results.records.record import FLOAT64, Record
 from conformance.results.records.record_types import OperatorFields
 from conformance.results.records.sanitize import one_line, rule, visible
+from conformance.results.records.short_values import short_array, short_value, times_allowed
 from conformance.results.records.subject import is_file_alone, is_of_file, is_of_own_code, right_one
 from conformance.results.records.terms import explaining
-from conformance.results.records.testimony import conclusion, guilty_passes, proves_nothing_by_stopping, title, trade
+from conformance.results.records.testimony import (
+    advice,
+    conclusion,
+    guilty_passes,
+    proves_nothing_by_stopping,
+    saturates,
+    title,
+    trade,
+)
 from conformance.results.records.text import align_of, element, output_named, replay_of
 
 LABEL = 12
 """Characters of the column of labels."""
 MOST_CELLS = 4
 """Lines about cells in a block; ``conformance explain`` lists all."""
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)")
 _CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision"}
 _EXPORTERS = {"torchscript": "the TorchScript exporter", "dynamo": "the dynamo exporter"}
 _OWN_SAYING = ("case", "harness", "declaration", "reference")
@@ -128,6 +135,8 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
     runtime = title(record.runtime or "onnxruntime")  # which computes what a converted model means
     if record.conclusion == "setting":
         return f"a setting of {runtime} trades accuracy for speed"
+    if saturates(record):
+        return f"{runtime}'s 8-bit kernels saturate on this processor"
     exporter = _EXPORTERS.get(record.exporter, record.exporter)
     if record.shipped and key.component in ("exporter", "precision"):
         return f"{record.shipped} {'loses too much' if record.error == 'LowFidelity' else 'is wrong'}"
@@ -252,22 +261,8 @@ def _effect(record: Record, what: str) -> tuple[str, ...]:
     place = f"{output_named(record, worst['output'])}[{', '.join(map(str, worst['index'] or ()))}]"
     differ = earlier.differ(record.reason, worst)
     share = f"{differ[0]} of {differ[1]} values wrong, " if differ else ""
-    values = f"{_short(worst['got'])}, expected {_short(worst['wanted'])}"
-    return (f"{place} is {values} ({share}{_times(worst['ratio'])})",)
-
-
-def _times(ratio: Any) -> str:
-    try:
-        value = float(ratio)
-    except (TypeError, ValueError):
-        return f"{ratio} x tolerance"
-    if value in (float("inf"), float("-inf")):
-        return "not a matter of tolerance"
-    return f"{value:,.0f} x tolerance" if value >= 100 else f"{value:.2g} x tolerance"
-
-
-def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    values = f"{short_value(worst['got'])}, expected {short_value(worst['wanted'])}"
+    return (f"{place} is {values} ({share}{times_allowed(worst['ratio'])})",)
 
 
 def _input(record: Record) -> tuple[str, ...]:
@@ -276,24 +271,11 @@ def _input(record: Record) -> tuple[str, ...]:
         return ()
     sizes = ", ".join(f"{name}={size}" for name, size in draw["dims"].items())
     inputs = record.inputs
-    values = [f"{name} = {_values(text)}" for name, text in inputs.items()]
+    values = [f"{name} = {short_array(text)}" for name, text in inputs.items()]
     if not values:
         values = [f"{draw['regime']} values, seed {draw['seed']}"]
     which = "the example that was running" if record.signal else "smallest found" if inputs else ""
     return (", ".join([*([sizes] if sizes else []), *values]) + (f" ({which})" if which else ""),)
-
-
-def _values(text: str) -> str:
-    """Shorten the text of an array: ``zeros``, or its values as far as they fit."""
-    dtype, _, values = text.partition(" ")
-    numbers = _NUMBER.findall(values)
-    if numbers and len(numbers) > 1 and all(float(number) == 0 for number in numbers):
-        return f"{dtype} zeros"
-    return text if len(text) <= _MOST_OF_ARRAY else f"{one_line(text, _MOST_OF_ARRAY)}]"
-
-
-_MOST_OF_ARRAY = 72
-"""Characters of an array in a block."""
 
 
 def _evidence(record: Record) -> tuple[str, ...]:
@@ -349,8 +331,8 @@ def _to_do(record: Record, key: Key) -> tuple[str, ...]:
     taken = record.compiled.get("taken") if record.compiled is not None else ()
     if taken:
         return (f"it takes {', '.join(taken)}, which was tried",)
-    if record.conclusion == "setting":
-        return trade(record)[1:]
+    if record.conclusion == "setting" or saturates(record):
+        return trade(record)[1:] if not saturates(record) else tuple(advice(record.cause))
     if key.component not in _OWN_SAYING or key.by == "code":
         return ()
     known = {f"{name} = {value}" for name, value in record.inputs.items()}

@@ -230,6 +230,11 @@ def _with_options(witness: Answered) -> str:
     return f"ONNX Runtime with {options}: {said.get(answer, answer)}"
 
 
+def saturates(record: Record) -> bool:
+    """Return whether sums of 8-bit kernels that saturate were shown to be the cause of a failure."""
+    return record.cause is not None and record.cause["name"] == "saturation" and record.status == "failed"
+
+
 def advice(cause: Cause | None) -> Iterator[str]:
     if cause is None or cause["name"] != "saturation":
         return
