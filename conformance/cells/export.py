@@ -19,6 +19,7 @@ from conformance.case.files.export_keys import TorchScript
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.expected import matches
 from conformance.case.plan.settings import Settings
+from conformance.cells.own_overflow import check_own_overflow
 from conformance.diagnose.operators.captured_program import Operator, Unable
 from conformance.diagnose.operators.first_operator import of_operator
 from conformance.diagnose.operators.refused_operator import stopped_export
@@ -68,6 +69,7 @@ def check_export(run: CellRun) -> None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
             run.record.warnings = [*run.record.warnings, {"name": "reference", "error": "Abstains", "text": text}]
         check_doubted(run, stored)
+        check_own_overflow(run, stored.file)
         run.note_changes()
         _check_second_trace(run, stored)
     run.record.examples = 1

@@ -20,15 +20,23 @@ from conformance.process.arrays import Array
 from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.results.records.explanation import kernels
 from conformance.runtimes import registry
+from conformance.runtimes.other_shapes import other_shape
 from conformance.runtimes.unsupported import refusal
 
 
 def unsupported(red: RedCell) -> Unavailable | None:
-    """Of a file: the runtime says that it does not support it."""
+    """Of a file: the runtime says that it does not support it. Raise Stopped where it stops at a shape of its own
+    making, which is no want of support."""
     run, stop = red.of.run, red.stop
     if run.cell.case.says.onnx is None or stop.stage not in ("load", "run"):
         return None
     said = refusal(run.cell.runtime, stop.__cause__)
+    if said is not None and run.cell.runtime == "openvino" and red.example is not None:
+        model, inputs = red.of.model.file, red.example.inputs
+        other = other_shape(model, inputs)
+        if other is not None and ask(registry.LITERAL, model, run.libraries(), inputs).outputs is not None:
+            text = f"{other}, and ONNX Runtime runs the model. {said}"
+            raise Stopped(stop.stage, "WrongShape", text, "runtime") from stop
     return None if said is None else Unavailable(said)
 
 

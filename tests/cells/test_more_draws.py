@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from conformance.case.draw.draw import Draw, about
 from conformance.case.draw.shapes import FEW, other_sizes
+from conformance.case.files.must_hold import When
 from tests.kit.cases import PASSED, case_of, details, dims_of, module_of, verdict
 from tests.kit.runtimes import wrong_runtime
 
@@ -154,3 +156,9 @@ def test_a_runtime_that_is_wrong_at_random_is_not_pytorchs_fault(bench):
         record = bench.run(case_of("x.exp()", x="[batch, 2000]"))
     assert verdict(record) == ("failed", "compare", "NotRepeatable", "runtime")
     assert "runs with the same input give different outputs" in str(record.reason) and not details(record)[1:]
+
+
+def test_what_is_declared_of_large_values_is_declared_of_huge_ones():
+    huge = Draw({}, "huge", 0)
+    assert about(When.model_validate({"values": ["large"]}), huge) and about(When.model_validate({}), huge)
+    assert not about(When.model_validate({"values": ["ends"]}), huge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping
@@ -29,9 +30,10 @@ from conformance.results.records.words import HUGE, REGIMES, SPECIALS
 
 def about(when: When, draw: Draw) -> bool:
     """Return whether a condition of a ``fails`` entry is about this draw."""
-    regime = "large" if draw.regime == HUGE and HUGE not in when.values else draw.regime
+    if draw.regime == HUGE and HUGE not in when.values:
+        draw = dataclasses.replace(draw, regime="large")  # which they are too
     return all(draw.dims.get(name, -1) in r.values(draw.dims) for name, r in when.at.items()) and (
-        not when.values or regime in when.values
+        not when.values or draw.regime in when.values
     )
 
 

@@ -1,0 +1,73 @@
+"""Count what overflows in the own arithmetic of a file of 16 bits, on ordinary values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.case.draw.draw import Draw, seed_of
+from conformance.models.cell_run import CellRun
+from conformance.models.reference.float64_model import in_float64, load
+from conformance.process.arrays import Array, Inputs
+from conformance.process.errors import Stopped, or_else
+from conformance.runtimes import opener, registry
+from conformance.runtimes.evaluator_rules import has_half
+from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.onnxgraph.reads import nodes
+
+DRAWS = 8
+MOST = 0.5
+"""The share of draws from which an overflow is the file's failure, and no matter of single values."""
+LARGEST = float(np.finfo(np.float16).max)
+
+
+def check_own_overflow(run: CellRun, file: Path) -> None:
+    """Stopped where a file gives NaN or infinities on most ordinary draws, of which float64 has numbers, as 16 bits
+    do not hold what a node computes; a warning in the record where it does on some of them."""
+    if run.cell.case.says.onnx is None or not has_half(read_graph(file)):
+        return
+    draws = (Draw(run.prepared.trace(), "plain", seed_of(run.cell.case.name, "overflow", k)) for k in range(DRAWS))
+    lost = [inputs for inputs in map(run.prepared.maker, draws) if _loses(run, file, inputs)]
+    node = or_else(None, lambda: _first_beyond(file, lost[0])) if lost else None
+    if node is None:
+        return
+    text = (
+        f"on {len(lost)} of {DRAWS} draws of ordinary values outputs are NaN or infinite, where the same in float32 "
+        f"has numbers: {node}, and float16 holds {LARGEST:g}"
+    )
+    if len(lost) >= MOST * DRAWS:
+        raise Stopped("check", "Overflow", text, "case")
+    run.record.warnings = [*run.record.warnings, {"name": "overflow", "error": "Overflow", "text": text}]
+
+
+def _loses(run: CellRun, file: Path, inputs: Inputs) -> bool:
+    """Return whether outputs are NaN or infinite of which float64 has numbers, also where each node is computed in
+    float32 and rounded once."""
+
+    def outputs() -> list[Array]:
+        with opener(registry.LITERAL)(file, run.libraries()) as session:
+            return session.run(inputs)
+
+    got, exact = or_else(None, outputs), run.reference.oracle(inputs)
+    if got is None or exact is None:
+        return False
+    floats = [(one, true) for one, true in zip(got, exact, strict=False) if true.dtype.kind == one.dtype.kind == "f"]
+    return any(one.shape == true.shape and (np.isfinite(true) & ~np.isfinite(one)).any() for one, true in floats)
+
+
+def _first_beyond(file: Path, inputs: Mapping[str, Array]) -> str | None:
+    """Say at which node of a file a value is larger than float16 holds, in float64."""
+    from onnx.reference import ReferenceEvaluator
+
+    model = in_float64(load(file))
+    wide = {name: value.astype(float) if value.dtype.kind == "f" else value for name, value in inputs.items()}
+    values = dict[str, Any](ReferenceEvaluator(model).run(None, wide, intermediate=True))
+    for node in nodes(model.graph):
+        for name in node.output:
+            value = np.asarray(values.get(name, 0.0))
+            if value.dtype.kind == "f" and (size := np.abs(value).max(initial=0.0)) > LARGEST:
+                return f"{node.op_type} '{node.name or name}' computes {size:.4g}"
+    return None
