@@ -6,6 +6,7 @@ from __future__ import annotations
 import linecache
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from conformance.case.draw.example import Example
 from conformance.case.files.declaration import Case
 from conformance.compare.close import Limit, differs
 from conformance.compare.judges import Right, defaults_for
+from conformance.diagnose.nodes.second_file import parting
 from conformance.diagnose.operators.captured_program import Unable
 from conformance.diagnose.operators.first_operator import Failing, Search, locate
 from conformance.diagnose.own_code import Own, accused, own_code, told_of, turn
@@ -47,7 +49,7 @@ def find_operator(red: RedCell) -> tuple[Details, Reduced | None]:
     cell of the case has shown it."""
     run, verify, stored, example, stop = red.of.run, red.of.verify, red.of.exported, red.example, red.stop
     if run.cell.exporter == "onnx":  # which nobody exports
-        return {}, None
+        return _second_file(red), None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
         start = time.perf_counter()
         found = or_else(None, lambda: aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS))
@@ -73,6 +75,26 @@ def find_operator(red: RedCell) -> tuple[Details, Reduced | None]:
     verify.add_seconds("second place", second)
     verify.add_seconds("locate", time.perf_counter() - start - reducing - second)
     return details, small
+
+
+def _second_file(red: RedCell) -> Details:
+    """Return the node at which a file parts from the one that it has to compute the same as."""
+    run, example, stop = red.of.run, red.example, red.stop
+    target, case = run.cell.case.says.export.onnx, run.cell.case
+    if target is None or target.file is None or example is None or run.cell.converted:
+        return {}
+    if stop.stage != "compare" or stop.fault not in ("exporter", None):
+        return {}
+    start = time.perf_counter()
+    files = case.folder / f"{case.says.onnx}", case.folder / target.file
+    drawn = or_else(example, lambda: red.of.verify.example(example.draw))  # simple values are those of many tensors
+    place = None
+    for one in (drawn, example):
+        if place is None:
+            ask = partial(parting, *files, run.libraries(), one.inputs)
+            place = or_else(None, partial(aside.ask, ask, SECONDS))
+    red.of.verify.add_seconds("locate", time.perf_counter() - start)
+    return {} if place is None else {"parts_at": place.as_dict()}
 
 
 def _located(

@@ -41,7 +41,8 @@ from conformance.runtimes.registry import LITERAL
 
 EVALUATOR = "onnx-reference"
 _UNKNOWN_TO_LITERAL = {"bf16", "fp8"}
-"""Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means."""
+"""Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means, and
+what a case's own file means in any case."""
 NUDGES = 4
 """How many other roundings of the inputs and nodes are tried, to see how far rounding alone can move the outputs."""
 
@@ -259,8 +260,9 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            literal = EVALUATOR if base_of(run.cell.precision) in _UNKNOWN_TO_LITERAL else LITERAL
-            return run.enter(opener(literal)(converted.file, run.libraries()))
+            precision = run.cell.precision
+            by_evaluator = base_of(precision) in _UNKNOWN_TO_LITERAL or precision == run.cell.case.says.own_precision
+            return run.enter(opener(EVALUATOR if by_evaluator else LITERAL)(converted.file, run.libraries()))
 
     return opened
 

@@ -2,6 +2,8 @@
 
 import os
 import py_compile
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from conformance.case.files.case_file import load
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
+from conformance.cells.red import explain_cell
 from conformance.cells.run_cell import run_cell
 from conformance.models.kept.observed_dependencies import Now, Observed
 from conformance.process.worker.isolation import Worker
@@ -140,6 +143,50 @@ def test_what_nobody_saved_meanwhile_is_kept(tmp_path, worker, way):
     assert [again.depends.get(name) for name in ("files", "parts")] == [
         first.depends.get(name) for name in ("files", "parts")
     ]
+
+
+KEPT = ("answers", "coverage", "outcomes")
+LATER = {"before its answers are made": "load", "before the export": "export"}
+DECLARED = say(BODY, "fails: [{stage: compare, because: planted}]")
+
+
+def entries(folder: Path) -> list[str]:
+    return [f"{name}/{one.name}" for name in KEPT for one in (folder / name).glob("[!.]*")]
+
+
+@pytest.mark.parametrize("moment", LATER)
+@pytest.mark.parametrize("way", ["an import", "a data file"])
+def test_nothing_else_is_kept_of_a_run_in_which_a_file_was_saved(tmp_path, worker, way, moment):
+    """Answers of PyTorch, what shows in outputs, and how declared failures came about; the model itself may be kept
+    where it was made before."""
+    cell, file, wrong = case_in(tmp_path / "case", way)
+    store = tmp_path / "store" / "models"
+    with saving(file, wrong, LATER[moment]):
+        first = run_cell(Reaching(), cell, settings(store))
+    assert first.status == "passed", first.reason
+    assert entries(tmp_path / "store") == []
+    second = in_fresh_process(worker, cell_of(file.parent / "planted.yaml"), store)
+    assert (second.status, second.stage) == ("failed", "compare"), second.reason
+
+
+@pytest.mark.parametrize("way", ["an import", "a data file"])
+def test_all_of_it_is_kept_where_nobody_saved(tmp_path, way):
+    cell, _, _ = case_in(tmp_path / "case", way)
+    assert run_cell(Reaching(), cell, settings(tmp_path / "store" / "models")).status == "passed"
+    assert {name.partition("/")[0] for name in entries(tmp_path / "store")} == {"answers", "coverage"}
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_an_explanation_is_not_kept_of_a_run_in_which_a_file_was_saved(tmp_path, saved):
+    """Of a declared failure that ``--explain all`` asks about."""
+    folder = tmp_path / "case"
+    file = write_case(folder, DECLARED, WAYS["an import"][1])
+    (folder / "helper.py").write_text(WRONG)
+    asked = replace(settings(tmp_path / "store" / "models"), explain_declared=True)
+    with saving(folder / "helper.py", SOUND, "load") if saved else nullcontext():
+        record = explain_cell(Reaching(), cell_of(file), asked)
+    assert (record.status, record.stage) == ("xfailed", "compare"), record.reason
+    assert bool([name for name in entries(tmp_path / "store") if name.startswith("outcomes/")]) is not saved
 
 
 APPEARS: dict[str, tuple[str, str]] = {

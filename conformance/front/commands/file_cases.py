@@ -92,7 +92,8 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         raise UserError(f"{read}: {error}") from None
     already = None if other is not None or given.precision else precision_left_in(file)
     if already is not None:
-        say(f"{file.name} is a model in {already} already: compared with what it means, in decibels")
+        how = ", in decibels" if already in _CALIBRATED else ""
+        say(f"{file.name} is a model in {already} already: compared with what it means{how}")
     asked = "" if converted or already else given.precision or ALL
     precisions = [word.strip() for word in asked.split(",") if word.strip()]
     for word in precisions:
@@ -103,7 +104,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         precisions.remove("int8")
     target: dict[str, object] = {"opsets": [told.opset]}
     conversions: dict[str, dict[str, object]] = {word: {} for word in precisions if word != "fp32"}
-    if already is not None:
+    if already in _CALIBRATED:
         conversions = {already: {"file": file.name}}
     if other is not None:
         second = Path(os.path.relpath(other, file.parent)).as_posix()

@@ -183,6 +183,8 @@ def _what(record: Record, key: Key) -> str:
     does = {"parsed": "becomes layers of another meaning", "parts": "computes other values than its inputs ask for"}
     if node and key.component == "runtime" and node["operator"] and node["how"] in does:
         return f"{node['operator']} {does[node['how']]}"
+    if node and node["how"] == "differs":
+        return f"{node['operator']} {node.get('node')}: {node.get('why')}"
     if node and node["how"] == "refused":
         return f"{node['operator']} is refused: {node.get('why')}"
     if record.error and record.remedy is not None and record.remedy.get("lacks"):
@@ -240,7 +242,7 @@ def _where(record: Record) -> tuple[str, ...]:
     elif node and node["operator"]:
         line = f"{node['line']}  " if node.get("line") else ""
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
-    if not lines and source.get("file"):
+    if source.get("file") and (not lines or (node and node["how"] == "differs")):
         in_case = f":{source['line']}  case {record.case}"
         against = f"{record.shipped}, compared with " if is_file_alone(record) and record.shipped else ""
         lines.append(f"{against}{source['file']}{'' if is_file_alone(record) else in_case}")
