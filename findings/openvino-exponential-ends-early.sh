@@ -8,6 +8,8 @@ cd "$folder"
 python3 -m venv "$folder/env"
 "$folder/env/bin/pip" install --quiet onnx==1.23.2 onnxruntime==1.32.0 openvino==2026.4.1 numpy==2.4.6 || exit 4
 "$folder/env/bin/python" - <<'PYTHON'
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -24,6 +26,7 @@ core = openvino.Core()
 network = core.read_model(model.SerializeToString(), b"")
 compiled = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 x = np.linspace(88, 89, 100001, dtype=np.float32)
+np.seterr(over="ignore")
 (runtime,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
 vino = compiled([x])[0]
 ends = [float(x[np.argmax(np.isinf(value))]) for value in (np.exp(x), runtime, vino)]
@@ -31,7 +34,9 @@ print(f"onnxruntime {onnxruntime.__version__}, openvino {openvino.__version__}")
 print(f"expected: infinity from {ends[0]:.4f} on")
 print(f"seen: onnxruntime from {ends[1]:.4f}, openvino from {ends[2]:.4f}")
 if ends[2] > 88.6:
-    if " avx2" not in open("/proc/cpuinfo").read() or " avx512f" in open("/proc/cpuinfo").read():
+    cpu = Path("/proc/cpuinfo")
+    flags = cpu.read_text(encoding="utf-8") if cpu.exists() else ""
+    if " avx2" not in flags or " avx512f" in flags:
         print("this was seen on a processor with AVX2 and without AVX-512; here it is another one")
         raise SystemExit(3)
     raise SystemExit("this has changed")
