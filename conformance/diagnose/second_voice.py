@@ -45,7 +45,7 @@ def unseconded(red: RedCell) -> Unavailable | None:
     run, example = red.of.run, red.example
     if run.cell.case.says.onnx is None or red.stop.stage != "compare" or example is None:
         return None
-    if not (run.cell.converted or _is_another(red.of)):
+    if run.cell.is_of_own_file or not (run.cell.converted or _is_another(red.of)):
         text = _without_second(red.of, example, red.stop)
     elif run.cell.check == "fidelity":
         text = _unconverted(red.of, example, example.wanted)
@@ -133,7 +133,7 @@ def check_confirmed(of: CheckedCell, example: Example) -> None:
     by_itself = reference.abstains is not None and kernels(runtime) == "onnxruntime"
     if run.cell.case.says.onnx is None or _is_another(of):
         return
-    if run.cell.converted:
+    if run.cell.converted and not run.cell.is_of_own_file:
         text = _unconverted(of, example, reference(example.inputs))
         if text is not None:
             raise NoVerdict(text)

@@ -260,8 +260,7 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            precision = run.cell.precision
-            by_evaluator = base_of(precision) in _UNKNOWN_TO_LITERAL or precision == run.cell.case.says.own_precision
+            by_evaluator = run.cell.is_of_own_file or base_of(run.cell.precision) in _UNKNOWN_TO_LITERAL
             return run.enter(opener(EVALUATOR if by_evaluator else LITERAL)(converted.file, run.libraries()))
 
     return opened

@@ -40,6 +40,11 @@ class Cell:
         return self.precision != "fp32"
 
     @property
+    def is_of_own_file(self) -> bool:
+        """Return whether the case's own file is in this precision already: what it means is what is right."""
+        return self.converted and self.precision == self.case.says.own_precision
+
+    @property
     def own_code(self) -> list[str]:
         """The case's own symbolics and functions that its export uses: ``symbolics.asinh for aten::asinh``."""
         used = self.case.says.export.exporters[self.exporter].own_code()
