@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 from conformance.front.plugin import declared_options
-from conformance.process.errors import UserError
-from conformance.process.worker.reserved import unhide
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -28,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
     """Write short names of options in full: registered, they could meet options of the user's ``conftest.py``."""
     if declared_options.names_suite(args):
+        from conformance.process.errors import UserError
+        from conformance.process.worker.reserved import unhide
+
         try:
             unhide()
         except UserError as error:

@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from conformance.process.disk.onnx_models import on_disk
 from conformance.runtimes import registry
 
@@ -61,11 +59,15 @@ class GuardedSession:
 
 def _copied(value: Any) -> Any:
     """Return a copy of an input, which may be a sequence of arrays, or none."""
+    import numpy as np  # the table of runtimes is read where nothing runs
+
     return np.array(value, order="C") if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
 def _plain(value: object) -> Array:
     """Return a copy as an array of no other class. TypeError for what is no array, nor a number."""
+    import numpy as np
+
     array: Array = np.array(value, order="C")  # also of a class that is derived from NumPy's
     if array.dtype.hasobject:
         if not all(isinstance(one, str) for one in array.flat):
