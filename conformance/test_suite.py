@@ -72,6 +72,11 @@ def test_build(cell: Cell, run: Run) -> None:
     run(cell)
 
 
+def test_meaning(cell: Cell, run: Run) -> None:
+    """Compare what TensorRT's parser made of the model with PyTorch, computed in NumPy; nothing runs on a GPU."""
+    run(cell)
+
+
 @pytest.mark.latency
 def test_latency(cell: Cell, run: Run) -> None:
     """Check that a runtime keeps its budgets of time; ``-m latency`` selects them."""

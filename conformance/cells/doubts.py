@@ -47,7 +47,21 @@ def _weakness(red: RedCell) -> str | None:
     return "in 16 bits" if has_half(read_graph(red.of.model.file)) else None
 
 
-DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved)
+def unmeant(red: RedCell) -> Unavailable | None:
+    """Of what TensorRT's parser made of a model: no other runtime shows that the model means something else."""
+    cell, stop, example = red.of.run.cell, red.stop, red.example
+    if cell.check != "meaning" or example is None:
+        return None
+    red.of.verify.tell(stop, example)
+    if fault_by_others(red) == "runtime":
+        return None
+    return NoVerdict(
+        f"what TensorRT's parser made of the model gives other values than PyTorch ({stop.error}), and no other "
+        "runtime shows that the model is right"
+    )
+
+
+DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved, unmeant)
 
 
 def check_doubts(red: RedCell) -> None:

@@ -12,6 +12,7 @@ from conformance.case.draw.example import Example
 from conformance.case.files.python import describe
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
+from conformance.cells.meaning import parting_node
 from conformance.cells.pack_cells import leave
 from conformance.cells.run_cell import run_cell
 from conformance.diagnose.explain_failure import explained
@@ -51,6 +52,8 @@ def explain_red(red: RedCell | RedExport) -> Stopped:
         return red.stop
     if red.of.run.cell.check == "fidelity":
         return add(red.stop, find_operator(red)[0]) if red.stop.fault == "exporter" else red.stop
+    if red.of.run.cell.check == "meaning":  # a bundle is for what runs models
+        return add(red.stop, find_operator(red)[0], parting_node(red))
     found, small = find_operator(red)
     return add(red.stop, found, _ask_explanations(red, red.example), _leave_bundle(red, red.example, found, small))
 

@@ -40,10 +40,10 @@ Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
 
 def opener(name: str, build: Build | None = None, config: Mapping[str, str] | None = None) -> Open:
     """The runtime of that name. ``build`` is what an engine is built with, ``config`` has ONNX Runtime's session
-    options; a runtime that does not take them opens without. Raises KeyError for an unknown name, for a runtime that
-    runs nothing, and for one that builds engines where there is no ``build``."""
+    options; a runtime that does not take them opens without. Raises KeyError for an unknown name, and for one that
+    builds engines where there is no ``build``."""
     runtime = registry.named(name)
-    if runtime.only_builds or (runtime.builds and build is None):
+    if runtime.builds and build is None:
         raise KeyError(name)
     given = {"build": build, "config": config, "provider": runtime.provider}
     options = {option: given[option] for option in runtime.takes if given[option]}

@@ -20,7 +20,7 @@ class RuntimeEntry(NamedTuple):
     """Its name in sentences, as the subject of "agrees with PyTorch"."""
     opens: str = ""
     """``module:function`` of the context manager that gets the path of a model and the paths of its custom-operator
-    libraries, and yields a ``Session``."""
+    libraries, and yields a ``Session``; of one that only builds, it computes what the parser made of a model."""
     takes: tuple[str, ...] = ()
     """What else ``opens`` takes, by keyword: ``config`` (ONNX Runtime's session options), ``build`` (what TensorRT
     builds an engine with)."""
@@ -53,8 +53,8 @@ class RuntimeEntry(NamedTuple):
     shown_inside: str = ""
     """What has to be said of these tensors, where the runtime's optimizer or fusions decide on them."""
     only_builds: bool = False
-    """Whether it only parses a model and builds an engine of it, and runs nothing: ``opens`` is empty. It checks the
-    models of every case that names TensorRT."""
+    """Whether it only parses a model and builds an engine of it, and runs none. It checks the models of every case
+    that names TensorRT."""
     on_device: bool = False
     """Whether it computes in the memory of a device, and its session has a ``stopwatch`` that runs there."""
     absent: str = ""
@@ -164,6 +164,7 @@ RUNTIMES = (
     RuntimeEntry(
         name=RTX,
         title="TensorRT for RTX",
+        opens="conformance.runtimes.tensorrt.network.network_session:open_network",
         short="rtx",
         only_builds=True,
         converted=False,

@@ -67,7 +67,8 @@ def plan(case: Case) -> Iterator[Cell]:
 
 def _builds(case: Case, exporter: Exporter, opset: int, precision: str = "fp32") -> Iterator[Cell]:
     """The cells of TensorRT for RTX, for a case that names it or TensorRT: ``parse`` for each model that TensorRT
-    would run, and ``build``, which takes longer, for one in float32; for the others where a run asks for them."""
+    would run, and ``build``, which takes longer, for one in float32; for the others, and for what the parsed network
+    means, where a run asks for them."""
     if not any(runtime == registry.RTX or registry.named(runtime).builds for runtime in case.says.runtimes):
         return
     opsets = case.says.tensorrt_opsets(exporter) if precision == "fp32" else [opset]
@@ -75,6 +76,7 @@ def _builds(case: Case, exporter: Exporter, opset: int, precision: str = "fp32")
         yield Cell(case, "parse", exporter, opset, registry.RTX, precision)
         always = precision == "fp32" and exporter == next(reversed(case.says.export.exporters))
         yield Cell(case, "build", exporter, opset, registry.RTX, precision, on_request=not always)
+        yield Cell(case, "meaning", exporter, opset, registry.RTX, precision, on_request=True)
 
 
 def _latencies(case: Case, exporter: Exporter, opset: int, wrong: bool) -> Iterator[Cell]:

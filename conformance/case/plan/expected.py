@@ -122,4 +122,6 @@ def owed(entry: Fails, cell: Cell) -> bool:
     if cell.check in ("parse", "build"):  # which not every runtime that stops at the model has to share
         seen = cell.check == "build" or entry.error == "UnsupportedModel"
         return entry.when.runtime is not None and entry.stage == "load" and seen
+    if cell.check == "meaning":  # which computes no kernel, so that what other runtimes make of it is theirs
+        return entry.when.runtime is not None and entry.stage in ("load", "compare")
     return cell.check in _OWED.get(entry.stage, ())

@@ -27,6 +27,7 @@ def details(record: Record) -> list[str]:
         *_dropped(record),
         *_warned(record),
         *_compiled(record),
+        *_computed(record),
         *builds_again(record),
         *_expected(record),
         *_neighbours(record),
@@ -71,6 +72,12 @@ def _compiled(record: Record) -> Iterator[str]:
         targets = " and ".join(told.get("targets") or ())
         done = f"parsed and built by {told['by']} for {targets}" if targets else f"parsed by {told['by']}"
         yield f"{done if told['parsed'] else 'not parsed by ' + told['by']}; nothing was run"
+
+
+def _computed(record: Record) -> Iterator[str]:
+    """Yield what computed the outputs where no runtime did."""
+    if record.check == "meaning" and record.arithmetic:
+        yield f"computed by {record.arithmetic.get('provider')}; no kernel of TensorRT ran"
 
 
 def builds_again(record: Record) -> Iterator[str]:

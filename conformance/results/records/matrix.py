@@ -29,7 +29,7 @@ MEANINGS = {
     "·": "not a cell", "n": "a further check failed as declared", "N": "a further check is red",
 }  # fmt: skip
 """The meaning of the signs, in the order of a legend."""
-_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine, build"
+_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine, build, meaning"
 
 _COLUMNS = {
     "ts": "TorchScript", "dyn": "dynamo", "ref": "ONNX's evaluator",
@@ -187,8 +187,8 @@ def column(record: Told) -> Column:
 
 def sign(own: str | None, beside: str | None) -> str:
     """Return the sign of a cell by the status of its own check, and the worst of its further checks: specials,
-    registration, fidelity, engine, build. None stands for no check. What is red always shows; a further check that
-    was skipped, as where nothing could be said of NaN, takes nothing away from a pass."""
+    registration, fidelity, engine, build, meaning. None stands for no check. What is red always shows; a further
+    check that was skipped, as where nothing could be said of NaN, takes nothing away from a pass."""
     if beside in ("failed", "xpassed") and own not in ("failed", "xpassed"):
         return "N"
     if beside == "xfailed" and own in (None, "passed"):
@@ -265,10 +265,12 @@ def counts(records: Sequence[Told]) -> str:
     }  # fmt: skip
     totals = {status: sum(record.status == status for record in records) for status in words}
     parts = [f"{count} {words[status]}" for status, count in totals.items() if count]
-    examples = sum(record.examples for record in records if record.runtime or record.check == "fidelity")
+    parsed = sum(record.examples for record in records if record.check == "meaning")  # no runtime ran these
+    examples = sum(record.examples for record in records if record.runtime or record.check == "fidelity") - parsed
     weak = sum(record.ill_conditioned for record in records)
     cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
     text = f"{cells}: {', '.join(parts) or 'none'}; {examples} examples verified"
+    text = f"{text}, and {parsed} of what TensorRT's parser made" if parsed else text
     text = f"{text}, {weak} ill-conditioned" if weak else text
     excused = sum(record.excused for record in records)
     text = f"{text}; {excused:,} values excused" if excused else text

@@ -188,8 +188,8 @@ class Diagnosis(Verdict):
     parts_at: record_types.Node | None = None
     """the node that the conclusion is about: `node`, `operator`, `line` (of Python, where the exporter kept it),
     `how`: parts (`by` computes other values of the same inputs), open (nobody else computes it), breaks (its inputs
-    break the operator's rules, `why`), stops (`why`), refused (by the parser or builder of a runtime, `why`), invalid
-    (the model as a whole is refused, `why`)"""
+    break the operator's rules, `why`), stops (`why`), refused (by the parser or builder of a runtime, `why`), parsed
+    (to layers that mean something else, `why`), invalid (the model as a whole is refused, `why`)"""
     optimizer: record_types.Optimizer | None = None
     """where an optimizer is at fault, its guilty pass: `of` (onnxruntime), `level` (the lowest level of optimization
     that fails), `changed` (how many names were suspected), `passes` (without which the outputs are right: one, or the

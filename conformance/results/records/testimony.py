@@ -162,6 +162,7 @@ def _parting(place: Node) -> str:
         "alike": f"only {title(str(place.get('by')))} computes the same, which may share what no rule asks for",
         "breaks": f"its inputs break the operator's rules: {place.get('why')}",
         "refused": f"it is refused: {place.get('why')}",
+        "parsed": f"TensorRT's parser makes layers of it that mean something else: {place.get('why')}",
         "stops": f"the first node that cannot be run: {place.get('why')}",
     }
     return f"at the node {name}: {said.get(place['how'], place['how'])}"

@@ -10,7 +10,8 @@ Exporter: TypeAlias = Literal["torchscript", "dynamo", "onnx"]
 """``onnx`` for a model that nobody exports: a case names its file."""
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 Check: TypeAlias = Literal[
-    "export", "registration", "accuracy", "specials", "fidelity", "engine", "parse", "build", "latency", "recorded"
+    "export", "registration", "accuracy", "specials", "fidelity", "engine", "parse", "build", "meaning", "latency",
+    "recorded",
 ]  # fmt: skip
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]

@@ -7,6 +7,7 @@ takes alone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,15 +30,15 @@ ROUNDS = 100_000
 
 
 @dataclass
-class _Scope:
+class _Known:
     """The tensors that are known in a round of a loop, or outside of all."""
 
     owned: frozenset[int] | None
     """Those that change with the round; None outside of all loops."""
-    outer: _Scope | None = None
+    outer: _Known | None = None
     values: dict[int, Array] = field(default_factory=dict)
 
-    def of(self, tensor: int) -> _Scope:
+    def of(self, tensor: int) -> _Known:
         """Return the scope that a tensor belongs to."""
         scope = self
         while scope.owned is not None and tensor not in scope.owned and scope.outer is not None:
@@ -69,19 +70,32 @@ class NetworkEvaluator:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs by name. Raises UncoveredLayer, and what NumPy raises for arrays that do not fit."""
-        tensors, scope = self._network.tensors, _Scope(None)
-        for tensor in self._network.inputs:
-            about = tensors[tensor]
-            scope.put(tensor, cast_to(np.asarray(inputs[about.name]), about.dtype, self._single))
         with np.errstate(all="ignore"):
-            return {
-                tensors[tensor].name: value
-                for tensor, value in zip(
-                    self._network.outputs, self._values(self._network.outputs, scope), strict=True
-                )
-            }
+            values = self._values(self._network.outputs, self._begun(inputs))
+        names = (self._network.tensors[tensor].name for tensor in self._network.outputs)
+        return dict(zip(names, values, strict=True))
 
-    def _values(self, wanted: Sequence[int], scope: _Scope) -> list[Array]:
+    def inside(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the tensors outside of loops by name, as far as they can be computed."""
+        scope = self._begun(inputs)
+        within = {
+            tensor for layer in self._network.layers if layer.kind in _ITERATED for tensor in self._changing(layer)
+        }
+        found: dict[str, Array] = {}
+        for layer in self._network.layers:
+            for tensor in {*layer.outputs} - within:
+                with contextlib.suppress(Exception), np.errstate(all="ignore"):  # one that cannot be is left out
+                    found[self._network.tensors[tensor].name] = self._value(tensor, scope)
+        return found
+
+    def _begun(self, inputs: Mapping[str, Array]) -> _Known:
+        scope = _Known(None)
+        for tensor in self._network.inputs:
+            about = self._network.tensors[tensor]
+            scope.put(tensor, cast_to(np.asarray(inputs[about.name]), about.dtype, self._single))
+        return scope
+
+    def _values(self, wanted: Sequence[int], scope: _Known) -> list[Array]:
         """Return tensors, with all that they need computed first. Its depth is that of loops within loops."""
         waiting = [*wanted]
         while waiting:
@@ -99,16 +113,16 @@ class NetworkEvaluator:
         return [self._known(tensor, scope) for tensor in wanted]
 
     @staticmethod
-    def _known(tensor: int, scope: _Scope) -> Array:
+    def _known(tensor: int, scope: _Known) -> Array:
         value = scope.get(tensor)
         assert value is not None
         return value
 
-    def _value(self, tensor: int | None, scope: _Scope) -> Array:
+    def _value(self, tensor: int | None, scope: _Known) -> Array:
         assert tensor is not None
         return self._values([tensor], scope)[0]
 
-    def _needs(self, layer: NetworkLayer, scope: _Scope) -> Iterable[int]:
+    def _needs(self, layer: NetworkLayer, scope: _Known) -> Iterable[int]:
         """List what has to be there before a layer is computed; of loops and conditions what is not to be asked
         within."""
         if layer.kind == "LOOP_OUTPUT":
@@ -129,7 +143,7 @@ class NetworkEvaluator:
         assert layer.group is not None
         return [other for other in self._loops[layer.group] if other.kind in kinds]
 
-    def _compute(self, layer: NetworkLayer, scope: _Scope) -> Sequence[Any]:
+    def _compute(self, layer: NetworkLayer, scope: _Known) -> Sequence[Any]:
         if layer.kind == "LOOP_OUTPUT":
             self._run_loop(layer, scope)
             return [self._known(tensor, scope) for tensor in layer.outputs]
@@ -172,14 +186,14 @@ class NetworkEvaluator:
         lengths = [tensor for each in self._of_group(layer, "LOOP_OUTPUT") for tensor in each.inputs[1:2]]
         return [tensor for tensor in (*firsts, *lengths) if tensor is not None and tensor not in changing]
 
-    def _run_loop(self, layer: NetworkLayer, scope: _Scope) -> None:
+    def _run_loop(self, layer: NetworkLayer, scope: _Known) -> None:
         changing = self._changing(layer)
         recurrences, iterators = self._of_group(layer, "RECURRENCE"), self._of_group(layer, "ITERATOR")
         outputs = self._of_group(layer, "LOOP_OUTPUT")
         state = [self._value(each.inputs[0], scope) for each in recurrences]
         rows: dict[int, list[Array]] = {each.outputs[0]: [] for each in outputs}
         for count in range(ROUNDS):
-            round_ = _Scope(changing, scope)
+            round_ = _Known(changing, scope)
             for each, value in zip(recurrences, state, strict=True):
                 about = self._network.tensors[each.outputs[0]]
                 round_.put(each.outputs[0], cast_to(value, about.dtype, self._single))
@@ -199,7 +213,7 @@ class NetworkEvaluator:
             else:
                 scope.put(each.outputs[0], self._joined(each, rows[each.outputs[0]]))
 
-    def _goes_on(self, layer: NetworkLayer, round_: _Scope, count: int) -> bool:
+    def _goes_on(self, layer: NetworkLayer, round_: _Known, count: int) -> bool:
         limits = self._of_group(layer, "TRIP_LIMIT")
         return all(
             count < int(value.reshape(-1)[0]) if limit.says["kind"] == "COUNT" else bool(value.reshape(-1)[0])
@@ -207,9 +221,11 @@ class NetworkEvaluator:
             for value in [self._value(limit.inputs[0], round_)]
         )
 
-    def _row(self, iterator: NetworkLayer, scope: _Scope, count: int) -> Array:
+    def _row(self, iterator: NetworkLayer, scope: _Known, count: int) -> Array:
         whole, axis = self._value(iterator.inputs[0], scope), iterator.says["axis"]
-        return np.take(whole, whole.shape[axis] - 1 - count if iterator.says["reverse"] else count, axis=axis)
+        return np.asarray(
+            np.take(whole, whole.shape[axis] - 1 - count if iterator.says["reverse"] else count, axis=axis)
+        )
 
     def _joined(self, output: NetworkLayer, rows: list[Array]) -> Array:
         """Return the values of all rounds along a new axis, the last first where they are reversed."""

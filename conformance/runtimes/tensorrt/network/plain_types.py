@@ -18,7 +18,7 @@ FP8_MOST = 448.0
 """The largest number of FP8."""
 
 
-def dtype_of(word: str, single: Any = np.float32) -> np.dtype[Any]:
+def dtype_of(word: str, single: Any = np.float32) -> Any:
     """Return the dtype that TensorRT calls ``word``; ``single`` is what holds its FLOAT."""
     if word == "FLOAT":
         return np.dtype(single)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from conformance.process.arrays import Array
 from conformance.runtimes.tensorrt.network.layer_call import LayerCall, is_float
 
-Compute = Callable[[LayerCall], Array]
+Compute = Callable[[LayerCall], Any]
+"""Computes the output of a layer, or a tuple of several."""
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -50,7 +52,7 @@ def _divide(a: Array, b: Array) -> Array:
     if a.dtype.kind not in "iu":
         return np.true_divide(a, b)
     quotient = np.floor_divide(a, b)
-    return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
+    return np.asarray(quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype))
 
 
 ELEMENTWISE: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -91,7 +93,7 @@ def reduce(call: LayerCall) -> Array:
     word, x, axes = call.says("op"), call.wide(0), call.axes()
     if word not in REDUCE:
         raise call.uncovered(word)
-    more = {"initial": _EMPTY[word]} if word in _EMPTY and is_float(call[0]) else {}
+    more: dict[str, Any] = {"initial": _EMPTY[word]} if word in _EMPTY and is_float(call[0]) else {}
     if x.dtype.kind in "iu" and word in ("SUM", "PROD"):
         more["dtype"] = x.dtype
     return REDUCE[word](x, axis=axes, keepdims=bool(call.says("keep_dims")), **more)
@@ -102,7 +104,7 @@ def softmax(call: LayerCall) -> Array:
     if not x.size:
         return x
     powers = np.exp(x - x.max(axis=axes, keepdims=True))
-    return powers / powers.sum(axis=axes, keepdims=True)
+    return np.asarray(powers / powers.sum(axis=axes, keepdims=True))
 
 
 def scale(call: LayerCall) -> Array:
@@ -154,7 +156,7 @@ def normalization(call: LayerCall) -> Array:
     axes = (2,) if groups != 1 else axes
     spread = np.sqrt(parts.var(axis=axes, keepdims=True) + call.says("epsilon"))
     normal = ((parts - parts.mean(axis=axes, keepdims=True)) / spread).reshape(x.shape)
-    return normal * _by_channel(call.wide(1), x, groups) + _by_channel(call.wide(2), x, groups)
+    return np.asarray(normal * _by_channel(call.wide(1), x, groups) + _by_channel(call.wide(2), x, groups))
 
 
 def _by_channel(values: Array, x: Array, groups: int) -> Array:
@@ -170,7 +172,7 @@ def local_response(call: LayerCall) -> Array:
     before = (size - 1) // 2
     padded = np.pad(x**2, [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
     sums = sum(padded[:, offset : offset + x.shape[1]] for offset in range(size))
-    return x / (call.says("k") + call.says("alpha") / size * np.asarray(sums)) ** call.says("beta")
+    return np.asarray(x / (call.says("k") + call.says("alpha") / size * np.asarray(sums)) ** call.says("beta"))
 
 
 KINDS: Mapping[str, Compute] = {

@@ -75,7 +75,8 @@ def padding(call: LayerCall) -> Array:
     x = call[0]
     pads = [(0, 0)] * (x.ndim - len(before)) + list(zip(before, after, strict=True))
     x = np.pad(x, [(max(low, 0), max(high, 0)) for low, high in pads])
-    return x[tuple(slice(max(-low, 0), size - max(-high, 0)) for (low, high), size in zip(pads, x.shape, strict=True))]
+    sides = zip(pads, x.shape, strict=True)
+    return x[tuple(slice(max(-low, 0), size - max(-high, 0)) for (low, high), size in sides)]
 
 
 def slice_of(call: LayerCall) -> Array:
@@ -103,13 +104,14 @@ def _taken(call: LayerCall, x: Array, places: Array, axis: int, mode: str) -> Ar
     if mode in ("STRICT_BOUNDS", "DEFAULT"):
         return np.take(x, places, axis=axis)
     if mode == "WRAP":
-        return np.take(x, places % size, axis=axis)
+        return np.asarray(np.take(x, places % size, axis=axis))
     if mode == "CLAMP":
         return np.take(x, np.clip(places, 0, size - 1), axis=axis)
     if mode == "REFLECT":
         period = max(2 * (size - 1), 1)
         folded = np.abs(places) % period
-        return np.take(x, np.where(folded >= size, period - folded, folded) if size > 1 else folded * 0, axis=axis)
+        inner = np.where(folded >= size, period - folded, folded) if size > 1 else folded * 0
+        return np.asarray(np.take(x, inner, axis=axis))
     if mode != "FILL":
         raise call.uncovered(f"mode {mode}")
     given = call.get(4)
@@ -160,7 +162,7 @@ def one_hot(call: LayerCall) -> Array:
         raise call.uncovered("negative indices")
     axis = axis % (places.ndim + 1)
     each = np.arange(depth).reshape([-1 if one == axis else 1 for one in range(places.ndim + 1)])
-    return np.where(np.expand_dims(places, axis) == each, on, off)
+    return np.asarray(np.where(np.expand_dims(places, axis) == each, on, off))
 
 
 def top_k(call: LayerCall) -> tuple[Array, Array]:
@@ -198,7 +200,8 @@ def fill(call: LayerCall) -> Array:
     whole = first.dtype.kind in "iu" and steps.dtype.kind in "iu"
     ramp = np.full(sizes, first.reshape(()), dtype=np.int64 if whole else np.float64)
     for axis, (size, step) in enumerate(zip(sizes, steps, strict=False)):
-        ramp += (np.arange(size) * step.astype(ramp.dtype)).reshape([-1 if each == axis else 1 for each in range(len(sizes))])
+        along = [-1 if each == axis else 1 for each in range(len(sizes))]
+        ramp += (np.arange(size) * step.astype(ramp.dtype)).reshape(along)
     return ramp
 
 

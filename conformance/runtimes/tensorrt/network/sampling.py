@@ -166,4 +166,4 @@ def _overlap(a: Array, b: Array) -> float:
     return float(shared / both) if both > 0 else 0.0
 
 
-KINDS: Mapping[str, Compute] = {"RESIZE": resize, "GRID_SAMPLE": grid_sample, "NMS": suppression}  # type: ignore[dict-item]
+KINDS: Mapping[str, Compute] = {"RESIZE": resize, "GRID_SAMPLE": grid_sample, "NMS": suppression}

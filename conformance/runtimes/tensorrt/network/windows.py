@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,12 +54,18 @@ def convolution(call: LayerCall) -> Array:
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, outer, strides, strict=True)
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
-        total += np.einsum("goc,ngc...->ngo...", kernel[(..., *place)], x[(..., *inside)], optimize=True)
+        total += np.einsum("goc,ngc...->ngo...", _at(kernel, place), _at(x, inside), optimize=True)
     return _with_bias(call, total.reshape(total.shape[0], made, *outer))
 
 
 def _padded(x: Array, before: Sequence[int], after: Sequence[int], value: float) -> Array:
     return np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=value)
+
+
+def _at(x: Array, places: Sequence[int | slice]) -> Array:
+    """Return a part of an array, of which it is a view, by places of its last axes."""
+    where: Any = (..., *places)
+    return np.asarray(x[where])
 
 
 def _with_bias(call: LayerCall, x: Array) -> Array:
@@ -79,13 +87,14 @@ def deconvolution(call: LayerCall) -> Array:
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, sizes, strides, strict=True)
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
-        total[(..., *inside)] += np.einsum("gco,ngc...->ngo...", kernel[(..., *place)], x, optimize=True)
+        part = _at(total, inside)
+        part += np.einsum("gco,ngc...->ngo...", _at(kernel, place), x, optimize=True)
     total = total.reshape(total.shape[0], made, *whole)
     before, after = _trims(call, sizes, whole, strides)
-    ends = zip(before, after, whole, strict=True)
-    kept = tuple(slice(max(low, 0), size - max(high, 0)) for low, high, size in ends)
-    less = [[max(-each, 0) for each in side] for side in (before, after)]
-    return _with_bias(call, _padded(total[(..., *kept)], *less, 0.0))
+    sides = zip(before, after, whole, strict=True)
+    total = _at(total, [slice(max(low, 0), size - max(high, 0)) for low, high, size in sides])
+    first, last = ([max(-each, 0) for each in side] for side in (before, after))
+    return _with_bias(call, _padded(total, first, last, 0.0))
 
 
 def _trims(call: LayerCall, sizes: Sequence[int], whole: Sequence[int], strides: Sequence[int]) -> Pads:
@@ -105,29 +114,34 @@ def pooling(call: LayerCall) -> Array:
     if word not in ("MAX", "AVERAGE"):
         raise call.uncovered(word)
     window, strides, mode = call.says("window_size_nd"), call.says("stride_nd"), call.says("padding_mode")
-    sizes = x.shape[-len(window) :]
+    shape, sizes = x.shape, x.shape[-len(window) :]
+    x = x.reshape(1, -1, *sizes)
     before, after = _pads(call, sizes, window, strides)
-    outer = []
-    for axis, (size, width, stride) in enumerate(zip(sizes, window, strides, strict=True)):
-        room = size + before[axis] + after[axis] - width
-        outer.append((-(-room // stride) if mode == "EXPLICIT_ROUND_UP" else room // stride) + 1)
-    pooled = np.zeros((*x.shape[: -len(window)], *outer))
-    inner = tuple(range(-len(window), 0))
-    for place in np.ndindex(*outer):
-        first = [at * stride - low for at, stride, low in zip(place, strides, before, strict=True)]
-        last = [start + width for start, width in zip(first, window, strict=True)]
-        cut = tuple(slice(max(start, 0), max(min(end, size), 0)) for start, end, size in zip(first, last, sizes, strict=True))
-        values = x[(..., *cut)]
-        if word == "MAX":
-            pooled[(..., *place)] = values.max(axis=inner, initial=-np.inf)
-            continue
-        ends = [min(end, size + high) for end, size, high in zip(last, sizes, after, strict=True)]
-        counted = np.prod([end - start for start, end in zip(first, ends, strict=True)])
-        inside = np.prod([each.stop - each.start for each in cut])
-        pooled[(..., *place)] = values.sum(axis=inner) / (
-            inside if call.says("average_count_excludes_padding") else counted
-        )
-    return pooled
+    rooms = [sum(each) - width for *each, width in zip(sizes, before, after, window, strict=True)]
+    up = mode == "EXPLICIT_ROUND_UP"
+    outer = [(-(-room // by) if up else room // by) + 1 for room, by in zip(rooms, strides, strict=True)]
+    # what the last window has beyond the padding
+    beyond = [max((count - 1) * by - room, 0) for count, by, room in zip(outer, strides, rooms, strict=True)]
+    ends = [high + more for high, more in zip(after, beyond, strict=True)]
+    if word == "MAX":
+        parts = _windows(_padded(x, before, ends, -np.inf), window, outer, strides)
+        return functools.reduce(np.maximum, parts).reshape(*shape[: -len(window)], *outer)
+    counted = np.ones((1, 1, *sizes))
+    if not call.says("average_count_excludes_padding"):
+        counted = _padded(counted, before, after, 1.0)
+        counted = _padded(counted, [0] * len(beyond), beyond, 0.0)
+    else:
+        counted = _padded(counted, before, ends, 0.0)
+    counts = sum(_windows(counted, window, outer, strides))
+    total = sum(_windows(_padded(x, before, ends, 0.0), window, outer, strides))
+    return np.asarray(total / counts).reshape(*shape[: -len(window)], *outer)
+
+
+def _windows(x: Array, window: Sequence[int], outer: Sequence[int], strides: Sequence[int]) -> Iterator[Array]:
+    """Yield for each place of a window the values that stand there in all windows."""
+    for place in itertools.product(*map(range, window)):
+        ends = zip(place, outer, strides, strict=True)
+        yield _at(x, [slice(at, at + (count - 1) * by + 1, by) for at, count, by in ends])
 
 
 KINDS: Mapping[str, Compute] = {

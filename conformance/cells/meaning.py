@@ -1,0 +1,61 @@
+"""The check ``meaning``: what TensorRT's parser made of a model computes what the model means.
+
+The network is computed in NumPy, on a host with or without a GPU. No kernel of TensorRT runs: this is TensorRT's half
+of the work in which exporters meet it, and no run of TensorRT.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance.cells.accuracy import check_accuracy
+from conformance.compare.close import Limit, differs
+from conformance.judge.red_cell import RedCell
+from conformance.models.cell_run import CellRun
+from conformance.process.arrays import Array
+from conformance.process.errors import Details, or_else
+from conformance.results.records.record_types import Node
+from conformance.runtimes.inner_tensors import values
+from conformance.runtimes.onnxgraph.reads import line_of
+from conformance.runtimes.registry import LITERAL
+from conformance.runtimes.tensorrt.network.network_session import NetworkSession
+
+_LENIENT = Limit(share=1e-5)
+"""Within which two computations of a tensor are the same, relative to the largest value."""
+
+
+def check_network_meaning(run: CellRun) -> RedCell | None:
+    """The network that TensorRT's parser made gives the outputs that a runtime has to give."""
+    return check_accuracy(run)
+
+
+def parting_node(red: RedCell) -> Details:
+    """Return the first node of whose tensors the network has other values than ONNX Runtime computes node by node;
+    nothing where that is none, or cannot be seen."""
+    found: Node | None = or_else(None, lambda: _parting(red))
+    return {} if found is None else {"parts_at": found}
+
+
+def _parting(red: RedCell) -> Node | None:
+    import onnx
+
+    session, example = red.of.verify.session, red.example
+    if not isinstance(session, NetworkSession) or example is None or red.stop.stage != "compare":
+        return None
+    model = onnx.load(red.of.model.file)
+    made = session.inside(example.inputs)
+    wanted = [name for node in model.graph.node for name in node.output if name in made]
+    right = values(model, wanted, LITERAL, red.of.run.libraries(), example.inputs)
+    for node in model.graph.node:
+        for name in node.output:
+            if name in right and name in made and (how := _differ(made[name], right[name])):
+                what = {"value": "other values", "shape": "another shape", "dtype": "another dtype"}[how]
+                return Node(
+                    operator=node.op_type, node=node.name or name, line=line_of(node), how="parsed",
+                    why=f"its layers give {what} for {name}",
+                )  # fmt: skip
+    return None
+
+
+def _differ(got: Array, wanted: Array) -> str | None:
+    return differs(got, np.asarray(wanted), _LENIENT)

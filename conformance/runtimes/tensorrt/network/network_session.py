@@ -1,0 +1,99 @@
+"""A model as TensorRT's parser understands it, on any host: parsed by TensorRT for RTX, computed in NumPy.
+
+No kernel of TensorRT runs, so that a value that is wrong here is the parser's, and one that is right says nothing of
+engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from conformance.process.arrays import Array
+from conformance.process.errors import NoVerdict, Unavailable, summarize
+from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.tensorrt.build import UnsupportedModel, make_log, parse
+from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
+from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
+from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, read_network
+from conformance.runtimes.tensorrt.rtx import MODULE, absence
+
+if TYPE_CHECKING:
+    from onnx import ValueInfoProto
+
+
+class RenamedInput(RuntimeError):
+    """TensorRT's parser gives an input another name than the model. Cause: it names a tensor anew for a body that
+    takes it in. Remedy: another name for the input of the loop's or branch's body."""
+
+
+class NetworkSession:
+    """Computes what TensorRT's parser made of a model."""
+
+    def __init__(self, network: ParsedNetwork, version: str, outputs: Sequence[str]) -> None:
+        """``outputs`` are the model's, in its order."""
+        self.network, self._outputs = network, outputs
+        self.arithmetic: Mapping[str, object] = {
+            "provider": f"NumPy, of the network that the parser of TensorRT for RTX {version} made",
+            "optimizer": False, "storage": "float32", "arithmetic": "float64 within a layer",
+        }  # fmt: skip
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return the model's outputs. Raises NoVerdict where the evaluator cannot compute a layer."""
+        with self._without_verdict():
+            found = NetworkEvaluator(self.network).run(inputs)
+        return [np.asarray(found[name]) for name in self._outputs]
+
+    def inside(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the tensors outside of loops and branches by name, up to the first that cannot be computed."""
+        return NetworkEvaluator(self.network).inside(inputs)
+
+    @contextlib.contextmanager
+    def _without_verdict(self) -> Iterator[None]:
+        try:
+            yield
+        except UncoveredLayer as error:
+            text = f"the meaning of a layer of TensorRT's network is not written down here: {error}"
+            raise NoVerdict(text) from None
+        except MemoryError:
+            raise
+        except Exception as error:  # of NumPy, for arrays that do not fit: a mistake of ours, or of the parser
+            raise NoVerdict(f"TensorRT's network could not be computed in NumPy: {summarize(error)}") from error
+
+
+@contextlib.contextmanager
+def open_network(model: Path, libraries: Sequence[str]) -> Iterator[NetworkSession]:
+    """Open a model. Raises Unavailable where this host has no TensorRT for RTX, NoVerdict for a model that its
+    parser refuses, which is for the check ``parse`` to say, and RenamedInput."""
+    missing = absence()
+    if missing is not None:
+        raise Unavailable(missing)
+    trt = importlib.import_module(MODULE)
+    log = make_log(trt)
+    log.forget()
+    builder = trt.Builder(log)
+    try:
+        network = read_network(trt, parse(trt, log, builder, model))
+    except UnsupportedModel as error:
+        raise NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {error}") from None
+    graph = read_graph(model).graph
+    _check_doubles([*graph.input, *graph.output])
+    known = {one.name for one in graph.input}
+    named = [network.tensors[tensor].name for tensor in network.inputs]
+    if odd := [name for name in named if name not in known]:
+        raise RenamedInput(f"the parsed network calls an input {odd[0]}; the model's are {', '.join(sorted(known))}")
+    yield NetworkSession(network, str(trt.__version__), [output.name for output in graph.output])
+
+
+def _check_doubles(declared: Sequence[ValueInfoProto]) -> None:
+    """Raise NoVerdict for float64, which TensorRT computes in float32, as NVIDIA documents."""
+    from onnx import TensorProto
+
+    for value in declared:
+        if value.type.tensor_type.elem_type == TensorProto.DOUBLE:
+            raise NoVerdict(f"{value.name} is float64, which TensorRT computes in float32, as NVIDIA documents")
