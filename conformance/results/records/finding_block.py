@@ -31,7 +31,7 @@ LABEL = 12
 MOST_CELLS = 4
 """Lines about cells in a block; ``conformance explain`` lists all."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)")
-_CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision", "meaning": "the parsed network"}
+_CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision"}
 _EXPORTERS = {"torchscript": "the TorchScript exporter", "dynamo": "the dynamo exporter"}
 _OWN_SAYING = ("case", "harness", "declaration", "reference")
 """Components of which everything that the record says belongs into the block: it is what to do."""
@@ -171,10 +171,7 @@ def _what(record: Record, key: Key) -> str:
         return _of_operator(record, located)
     if key.component == "optimizer" and record.optimizer is not None and record.optimizer["passes"]:
         return f"{' and '.join(record.optimizer['passes'])} changes what the model computes"
-    does = {
-        "parsed": "becomes layers that mean something else",
-        "parts": "computes other values than its inputs ask for",
-    }
+    does = {"parsed": "becomes layers of another meaning", "parts": "computes other values than its inputs ask for"}
     if node and key.component == "runtime" and node["operator"] and node["how"] in does:
         return f"{node['operator']} {does[node['how']]}"
     if node and node["how"] == "refused":

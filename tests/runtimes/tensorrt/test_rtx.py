@@ -54,10 +54,11 @@ def test_the_main_run_builds_one_model_of_a_case_and_a_run_of_this_runtime_all(t
     models = {("torchscript", 17), ("dynamo", 20)}
     assert every == {
         (check, *model, precision)
-        for check in ("parse", "build") for model in models for precision in ("fp32", "fp16", "int8")
+        for check in ("parse", "build", "meaning") for model in models for precision in ("fp32", "fp16", "int8")
     }  # fmt: skip
     main = [cell for cell in cells if Selection().keeps(cell)]
     assert {cell.precision for cell in main if cell.check == "parse"} == {"fp32", "fp16", "int8"}
+    assert not [cell for cell in main if cell.check == "meaning"]
     (built,) = (cell for cell in main if cell.check == "build")
     assert (built.exporter, built.precision) == ("dynamo", "fp32")
     assert [cell for cell in cells if selection({"runtime": registry.RTX}).keeps(cell)] == cells
@@ -206,7 +207,7 @@ def test_without_it_the_cells_are_skipped_with_the_command_to_type(tmp_path):
     )
     done = run_suite(tmp_path, "--runtime", registry.RTX, own_process=True, PYTHONPATH=str(hidden))
     found = {one["check"]: one for one in done.records.values() if one["runtime"] == registry.RTX}
-    assert {one["status"] for one in found.values()} == {"skipped"} and {*found} == {"parse", "build"}
+    assert {one["status"] for one in found.values()} == {"skipped"} and {*found} == {"parse", "build", "meaning"}
     assert all("onnx-export-conformance[tensorrt-rtx]" in one["reason"] for one in found.values())
 
 

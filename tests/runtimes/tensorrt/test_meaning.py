@@ -1,0 +1,65 @@
+"""The check ``meaning``: whose fault it is, at which node, and what it is not."""
+
+import pytest
+
+from conformance.runtimes import registry
+from conformance.runtimes.tensorrt.rtx import absence
+from tests.kit.cases import details, say, verdict, write_case
+from tests.kit.runs import run_suite
+from tests.runtimes.tensorrt.support import LINEAR, PRECISIONS, PYTHON
+
+pytestmark = pytest.mark.skipif(absence() is not None, reason=f"{absence()}")
+SELU = say(
+    'forward: "F.selu(x * 2) + 1"', 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}",
+    "runtimes: [onnxruntime, tensorrt]", "export: {dynamo: [20]}",
+)  # fmt: skip
+CHECK = {"check": "meaning"}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_a_model_that_is_understood_passes_and_says_what_computed_it(bench, precision):
+    record = bench.run_cell(bench.cell(say(LINEAR, PRECISIONS), PYTHON, **CHECK, precision=precision), examples=4)
+    assert verdict(record) == ("passed", None, None, None) and record.examples >= 4, record.reason
+    (said,) = (line for line in details(record) if line.startswith("computed by NumPy"))
+    assert said.endswith("made; no kernel of TensorRT ran") and record.compiled is None
+
+
+def test_one_that_is_not_is_the_parser_s_fault_at_the_node_with_its_line(bench):
+    record = bench.run_cell(bench.cell(SELU, **CHECK), examples=4)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    assert (record.parts_at["how"], record.parts_at["operator"]) == ("parsed", "Selu")
+    assert "planted.yaml:1" in record.parts_at["line"]
+    assert any("means something else" in line or "mean something else" in line for line in details(record))
+
+
+def test_it_can_be_declared(bench):
+    entry = "{when: {runtime: tensorrt-rtx}, stage: compare, error: WrongValue, because: rounded, fault: runtime}"
+    fails = say(SELU, f"fails: [{entry}]")
+    record = bench.run_cell(bench.cell(fails, **CHECK), examples=4)
+    assert (record.status, record.fault) == ("xfailed", "runtime")
+
+
+def test_a_model_that_the_exporter_made_wrong_is_not_the_parser_s_fault(bench):
+    """Other runtimes give its values too."""
+    body = say(
+        'forward: "x + float(x.shape[0])"', 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}",
+        "runtimes: [onnxruntime, tensorrt]", "export: {torchscript: [17]}",
+    )  # fmt: skip
+    record = bench.run_cell(bench.cell(body, **CHECK), examples=4)
+    assert (record.status, record.doubted) == ("skipped", "WrongValue"), record.reason
+    assert "no other runtime shows that the model is right" in record.reason
+
+
+def test_a_model_that_the_parser_refuses_is_left_to_parse(bench):
+    body = SELU.replace("F.selu(x * 2) + 1", "torch.linalg.det(x[:, :, None] * x[:, None])")
+    record = bench.run_cell(bench.cell(body, **CHECK), examples=4)
+    assert record.status == "skipped" and "which the check parse is about" in record.reason
+
+
+def test_its_examples_are_counted_apart_and_it_is_no_tensorrt(tmp_path):
+    write_case(tmp_path / "cases", LINEAR, PYTHON)
+    done = run_suite(tmp_path, "--isolation", "none", "--runtime", f"tensorrt,{registry.RTX}", "-k", "fp32",
+                     "--require", "tensorrt")  # fmt: skip
+    found = {(one["runtime"], one["check"]): one["status"] for one in done.records.values()}
+    assert found[registry.RTX, "meaning"] == "passed" and found["tensorrt", "accuracy"] == "failed" and done.code == 1
+    assert "0 examples verified, and" in done.text and "of what TensorRT's parser made" in done.text
