@@ -59,12 +59,16 @@ def _check(run: CellRun, jobs: Jobs) -> None:
 
 def _in_the_case_file(case: Case, trial: RtxTrial) -> RtxTrial:
     """The trial, with lines of an expression at the place that it has in the case file."""
-    place = f"{display_path(case.file)}:{case.line}"
 
     def placed(refusal: Refusal) -> Refusal:
-        return dataclasses.replace(refusal, line=place) if str(refusal.line).startswith(EXPRESSION) else refusal
+        return dataclasses.replace(refusal, line=line_in_case(case, refusal.line))
 
     return dataclasses.replace(trial, refusals=tuple(map(placed, trial.refusals)))
+
+
+def line_in_case(case: Case, line: str | None) -> str | None:
+    """Return a line of Python; of an expression of the case the line of the case file that it stands at."""
+    return f"{display_path(case.file)}:{case.line}" if str(line).startswith(EXPRESSION) else line
 
 
 _EXPORTED = "the model before its conversion"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.cells.accuracy import check_accuracy
+from conformance.cells.compilation import line_in_case
 from conformance.compare.close import Limit, differs
 from conformance.judge.red_cell import RedCell
 from conformance.models.cell_run import CellRun
@@ -51,7 +52,8 @@ def _parting(red: RedCell) -> Node | None:
             if name in right and name in made and (how := _differ(made[name], right[name])):
                 what = {"value": "other values", "shape": "another shape", "dtype": "another dtype"}[how]
                 return Node(
-                    operator=node.op_type, node=node.name or name, line=line_of(node), how="parsed",
+                    operator=node.op_type, node=node.name or name, line=line_in_case(red.of.run.cell.case, line_of(node)),
+                    how="parsed",
                     why=f"its layers give {what} for {name}",
                 )  # fmt: skip
     return None

@@ -123,5 +123,5 @@ def owed(entry: Fails, cell: Cell) -> bool:
         seen = cell.check == "build" or entry.error == "UnsupportedModel"
         return entry.when.runtime is not None and entry.stage == "load" and seen
     if cell.check == "meaning":  # which computes no kernel, so that what other runtimes make of it is theirs
-        return entry.when.runtime is not None and entry.stage in ("load", "compare")
+        return entry.when.runtime is not None and entry.stage == "compare"
     return cell.check in _OWED.get(entry.stage, ())
