@@ -51,11 +51,9 @@ def _parting(red: RedCell) -> Node | None:
         for name in node.output:
             if name in right and name in made and (how := _differ(made[name], right[name])):
                 what = {"value": "other values", "shape": "another shape", "dtype": "another dtype"}[how]
-                return Node(
-                    operator=node.op_type, node=node.name or name, line=line_in_case(red.of.run.cell.case, line_of(node)),
-                    how="parsed",
-                    why=f"its layers give {what} for {name}",
-                )  # fmt: skip
+                line = line_in_case(red.of.run.cell.case, line_of(node))
+                why = f"its layers give {what} for {name}"
+                return Node(operator=node.op_type, node=node.name or name, line=line, how="parsed", why=why)
     return None
 
 

@@ -59,10 +59,14 @@ def try_jobs(record: Record, model: Path, jobs: Sequence[Job], attempt: Try) -> 
 
 def stop(refusing: Refusing, fault: str, taken: Sequence[str] = ()) -> Stopped | Unavailable:
     """Return what ends the cell of a model that was refused: a failure, or the reason to skip it where TensorRT for
-    RTX only lacks operators, which says nothing against the model. ``taken`` are other models that it takes."""
+    RTX only lacks operators or a GPU, which says nothing against the model. ``taken`` are other models that it
+    takes."""
     trial, reason = refusing.trial, refusing.reason
     if taken:
         reason += f"; it takes {', '.join(taken)}"
+    if trial.untried:
+        what = f"{', '.join(trial.untried)} cannot be tried without a GPU"
+        return Unavailable(f"{what}: the plugin of TensorRT for RTX {trial.version} asks for a driver as it is made")
     if trial.lacks:
         operators = list(dict.fromkeys(refusal.operator or "an operator" for refusal in trial.refusals))
         known = [operator for operator in operators if operator in IN_TENSORRT]

@@ -169,7 +169,7 @@ def parse(trt: ModuleType, log: Any, builder: Any, model: Path) -> Any:
     parser = trt.OnnxParser(network, log)
     # The path is for weights that are stored beside the model.
     if not parser.parse(model.read_bytes(), str(model)):
-        raise UnsupportedModel(read_refusals(parser, model), log.errors())
+        raise UnsupportedModel(read_refusals(parser, model, [text for _, text in log.lines]), log.errors())
     return network
 
 

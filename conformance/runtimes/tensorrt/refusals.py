@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,11 @@ _CODE = re.compile(r"\bErrorCode\.(?P<name>\w+)")
 _HEADING = re.compile(r"^Invalid Node - \S+$")
 _NAMED = re.compile(r"^(?:check|import)([A-Z]\w+)$")
 """The function of the parser that knows an operator."""
+_NEEDS_DRIVER = re.compile(r"Cuda Error in (?P<plugin>\w+): (?:35|100)\b")
+"""What a plugin says that asks for a GPU as it is made, after which the parser says that it was not found."""
+_NO_PLUGIN = re.compile(r"\b(?P<plugin>\w+) plugin was not found")
+_BY_PLUGINS_OF_TENSORRT = {"importScatterElements": "Unsupported reduction type"}
+"""By a function of the parser what it says where TensorRT 10.1 to 11 use a plugin that TensorRT for RTX lacks."""
 _LACKS = re.compile(r"[Pp]lugin|has no runners|not supported by a dedicated kernel|Could not find any implementation")
 _TYPES = re.compile(r"types?\b.*\b(?:Float|Half|BFloat16|Int8|Int32|Int64|Bool|FP8)\b|data ?types? .*mismatch")
 _ZERO_POINT = re.compile(r"[Zz]ero[ _-]?point|shiftIsAllZeros|symmetric quantization")
@@ -57,6 +62,8 @@ class Refusal:
     """The functions, bodies and branches that the node stands in, the outermost first."""
     line: str | None = None
     """The line of Python that made the node, where the exporter kept it."""
+    untried: bool = False
+    """Whether its plugin is there, and cannot be made without a GPU."""
 
     def __str__(self) -> str:
         inside = f" in {' in '.join(reversed(self.inside))}" if self.inside else ""
@@ -68,7 +75,10 @@ class Refusal:
     @property
     def lacks(self) -> bool:
         """Return whether this TensorRT lacks the operator as a whole: its importer, its plugin, or any kernel."""
-        return self.text == _no_importer(self.operator) or bool(_LACKS.search(self.text))
+        if self.untried:
+            return False
+        by_plugin = _BY_PLUGINS_OF_TENSORRT.get(self.function) == self.text
+        return by_plugin or self.text == _no_importer(self.operator) or bool(_LACKS.search(self.text))
 
     @property
     def ill_typed(self) -> bool:
@@ -80,13 +90,21 @@ def _no_importer(operator: str) -> str:
     return f"the parser knows no operator {operator}"
 
 
-def read_refusals(parser: Any, model: Path) -> list[Refusal]:
-    """Return the errors of a parser after it refused the model in that file."""
+def read_refusals(parser: Any, model: Path, said: Sequence[str] = ()) -> list[Refusal]:
+    """Return the errors of a parser after it refused the model in that file; ``said`` was logged meanwhile."""
     # what is no model cannot be read here either
     proto = or_else(None, lambda: read_graph(model))
     known = [] if proto is None else list(all_nodes(proto))
     top = [] if proto is None else list(proto.graph.node)
-    return [_refusal(parser.get_error(index), known, top) for index in range(parser.num_errors)]
+    found = [_refusal(parser.get_error(index), known, top) for index in range(parser.num_errors)]
+    needing = {match["plugin"].lower() for line in said for match in _NEEDS_DRIVER.finditer(line)}
+    return [replace(one, untried=_needs_driver(one, needing)) for one in found]
+
+
+def _needs_driver(refusal: Refusal, needing: Collection[str]) -> bool:
+    """Return whether the plugin that was not found is one that asked for a GPU; its name may have a version more."""
+    missing = _NO_PLUGIN.search(refusal.text)
+    return missing is not None and any(name.startswith(missing["plugin"].lower()) for name in needing)
 
 
 def _refusal(error: Any, known: list[NodeProto], top: list[NodeProto]) -> Refusal:

@@ -35,9 +35,10 @@ from conformance.runtimes.tensorrt.build_options import Build
 from conformance.runtimes.tensorrt.refusals import Refusal, of_builder
 
 MODULE = "tensorrt_rtx"
-IN_TENSORRT = ("DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign")
-"""Operators that TensorRT for RTX 1.7 lacks and TensorRT has, by its own documentation (onnx-tensorrt,
-``docs/operators.md``; release notes of TensorRT 10.1 for DeformConv)."""
+IN_TENSORRT = ("DeformConv", "NonMaxSuppression", "NonZero", "ScatterElements")
+"""Operators that TensorRT for RTX 1.7 lacks, as a whole or with some attributes, and TensorRT has, by its own
+documentation (onnx-tensorrt, ``docs/operators.md``; release notes of TensorRT 10.1 for DeformConv; the plugin
+ScatterElements, which adds, of TensorRT 10.1 to 11)."""
 USUAL = "sm80"
 """The target that is built for where nobody says another."""
 
@@ -70,6 +71,12 @@ class RtxTrial:
     def lacks(self) -> bool:
         """Return whether TensorRT for RTX only lacks operators of the model."""
         return bool(self.refusals) and all(refusal.lacks for refusal in self.refusals)
+
+    @property
+    def untried(self) -> list[str]:
+        """List operators whose plugins cannot be made without a GPU, where that or a lack is all that was refused."""
+        open_ = all(refusal.lacks or refusal.untried for refusal in self.refusals)
+        return list(dict.fromkeys(one.operator for one in self.refusals if one.untried)) if open_ else []
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """TensorRT for RTX parses and builds what a case that names TensorRT exports, and runs nothing."""
 
+import re
+
 import pytest
 
 from conformance.case.plan.catalogue import Selection, plan, selection
+from conformance.cells.replay.compile_trial import Refusing, stop
 from conformance.process.disk.value_store import KeptValues
-from conformance.process.errors import NoVerdict
+from conformance.process.errors import NoVerdict, Unavailable
 from conformance.runtimes import registry
 from conformance.runtimes.tensorrt import rtx
 from conformance.runtimes.tensorrt.build_options import Build
@@ -257,3 +260,16 @@ def test_a_file_that_is_refused_is_told_and_not_counted(tmp_path):
     done = run_command(tmp_path, "check", tmp_path / "model.onnx", "--precision", "fp32", "--dim", "N=1..4")
     assert done.code == 0, done.text
     assert "not counted: parse[model-onnx-op17-tensorrt-rtx-fp32]: node MaxPool pool: UNSUPPORTED_NODE" in done.text
+
+
+@real
+@pytest.mark.parametrize("graph, said", [
+    ("(float[1,2,8,8] x, float[2,4] r, int64[2] b) => (float y) { y = RoiAlign(x, r, b) }",
+     "RoiAlign cannot be tried without a GPU: the plugin of TensorRT for RTX"),
+    ('(float[4] x, int64[2] i, float[2] u) => (float y) { y = ScatterElements<reduction="add">(x, i, u) }',
+     r"lacks ScatterElements \(TensorRT itself has ScatterElements, by its documentation\)"),
+])  # fmt: skip
+def test_a_plugin_that_only_a_gpu_or_only_tensorrt_has_is_no_fault(tmp_path, graph, said):
+    trial = rtx.tried(saved(tmp_path, graph), "", rtx.Job(), KeptValues(None))
+    stopped = stop(Refusing(rtx.Job(), trial), "runtime")
+    assert isinstance(stopped, Unavailable) and re.search(said, str(stopped))
