@@ -155,7 +155,7 @@ def is_found(plant: Plant, trial: RtxTrial) -> bool:
 def catalogue(quick: bool) -> tuple[list[dict[str, Any]], float]:
     """Return the records of TensorRT for RTX in the shipped catalogue, and the seconds of that run."""
     with tempfile.TemporaryDirectory(prefix="conformance-rtx-") as report:
-        chosen = ["-k", "tensorrt-rtx and asinh"] if quick else ["-k", "tensorrt-rtx"]
+        chosen = ["-k", f"tensorrt-rtx and not meaning{' and asinh' if quick else ''}"]
         start = time.monotonic()
         command = [sys.executable, "-m", "pytest", "conformance", "--runtime", RTX, "-q", "--report", report, *chosen]
         subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)

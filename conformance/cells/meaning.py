@@ -49,13 +49,15 @@ def _parting(red: RedCell) -> Node | None:
     right = values(model, wanted, LITERAL, red.of.run.libraries(), example.inputs)
     for node in model.graph.node:
         for name in node.output:
-            if name in right and name in made and (how := _differ(made[name], right[name])):
+            if name in right and name in made and (how := _differ(made[name], right[name], red)):
                 what = {"value": "other values", "shape": "another shape", "dtype": "another dtype"}[how]
                 line = line_in_case(red.of.run.cell.case, line_of(node))
-                why = f"its layers give {what} for {name}"
+                unread = [each for each in session.network.unread_inputs() if each in node.input]
+                why = f"its layers give {what} for {name}{f', and none reads {unread[0]}' if unread else ''}"
                 return Node(operator=node.op_type, node=node.name or name, line=line, how="parsed", why=why)
     return None
 
 
-def _differ(got: Array, wanted: Array) -> str | None:
-    return differs(got, np.asarray(wanted), _LENIENT)
+def _differ(got: Array, wanted: Array, red: RedCell) -> str | None:
+    """Return in what a tensor differs: inside of a network whole numbers may have another width."""
+    return differs(got, np.asarray(wanted), _LENIENT, dtypes=red.stop.error == "WrongDtype")

@@ -67,9 +67,10 @@ class NetworkSession:
 
 
 @contextlib.contextmanager
-def open_network(model: Path, libraries: Sequence[str]) -> Iterator[NetworkSession]:
+def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False) -> Iterator[NetworkSession]:
     """Open a model. Raises Unavailable where this host has no TensorRT for RTX, NoVerdict for a model that its
-    parser refuses, which is for the check ``parse`` to say, and RenamedInput."""
+    parser refuses, which is for the check ``parse`` to say, and for one of float64 unless ``doubles`` are to be
+    computed in float32, and RenamedInput."""
     missing = absence()
     if missing is not None:
         raise Unavailable(missing)
@@ -82,7 +83,8 @@ def open_network(model: Path, libraries: Sequence[str]) -> Iterator[NetworkSessi
     except UnsupportedModel as error:
         raise NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {error}") from None
     graph = read_graph(model).graph
-    _check_doubles([*graph.input, *graph.output])
+    if not doubles:
+        _check_doubles([*graph.input, *graph.output])
     known = {one.name for one in graph.input}
     named = [network.tensors[tensor].name for tensor in network.inputs]
     if odd := [name for name in named if name not in known]:
