@@ -311,7 +311,8 @@ def fails_again(of: CheckedCell, example: Example, stop: Stopped) -> RedCell:
     again, or where its inputs cannot be made or PyTorch itself stops."""
     example, stop = repeated(of.verify, example, stop)
     if isinstance(stop, WrongAnswer):
-        check_runs_agree(of.verify, example, stop, random_nodes(read_graph(of.model.file)))
+        drawing = random_nodes(read_graph(of.model.file))
+        check_runs_agree(of.verify, example, stop, drawing, of.run.cell.own_code)
     note_failing(of.run.record, example, stop)
     if stop.stage == "declare":
         raise stop

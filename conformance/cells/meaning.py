@@ -40,7 +40,7 @@ def parting_node(red: RedCell) -> Details:
 def _parting(red: RedCell) -> Node | None:
     import onnx
 
-    session, example = red.of.verify.session, red.example
+    session, example = getattr(red.of.verify.session, "direct", None), red.example
     if not isinstance(session, NetworkSession) or example is None or red.stop.stage != "compare":
         return None
     model = onnx.load(red.of.model.file)

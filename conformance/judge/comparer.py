@@ -262,9 +262,12 @@ RUNS, RUNS_SECONDS = 32, 1.0
 it is not."""
 
 
-def check_runs_agree(comparer: Comparer, example: Example, stop: Stopped, random: Sequence[str]) -> None:
+def check_runs_agree(
+    comparer: Comparer, example: Example, stop: Stopped, random: Sequence[str], own_code: list[str]
+) -> None:
     """Stopped, NotRepeatable, where a runtime gives other outputs for the same input in one run than in another. Then
-    no answer of it tells who is wrong; ``random`` are the operators of the model of which that is to be expected."""
+    no answer of it tells who is wrong; ``random`` are the operators of the model of which that is to be expected,
+    and ``own_code`` is what the case has registered for its export."""
     assert comparer.session is not None
     run, start = partial(comparer.session.run, example.inputs), perf_counter()
     first = attempt(run)
@@ -279,7 +282,8 @@ def check_runs_agree(comparer: Comparer, example: Example, stop: Stopped, random
     text = f"runs with the same input give different outputs: {stop.reason}"
     if random:
         text = f"{text}; the model has {' and '.join(random)}, which the module does not have"
-    raise Stopped(stop.stage, "NotRepeatable", text, "exporter" if random else "runtime") from stop
+        raise Stopped(stop.stage, "NotRepeatable", text, "exporter", {"own_code": own_code}) from stop
+    raise Stopped(stop.stage, "NotRepeatable", text, "runtime") from stop
 
 
 def _are_near(comparer: Comparer, after: list[Array], first: list[Array]) -> bool:

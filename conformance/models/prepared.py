@@ -139,7 +139,7 @@ def prepare(case: Case, folder: Folder) -> Prepared:
     again where an earlier cell has changed it."""
     name = (case.file, case.name)
     prepared = _kept.pop(name, None)
-    if prepared is None or prepared.case != case:
+    if prepared is None or prepared.case != case or prepared.reference.outdated():
         with fence.loading():
             prepared = Prepared(case, _reference(case, folder), Maker(case, folder.resolve))
     elif prepared.reference.changed():

@@ -107,7 +107,7 @@ def test_dims_that_are_said_to_fit_together_are_tried_so(tmp_path, capsys):
     (["--session", "key"], "--session key: write NAME=VALUE"),
     (["--tolerance", "rtol"], "--tolerance rtol: write NAME=VALUE"),
     (["--tolerance", "fp16:sqr=3"], "there is no 'sqr'; did you mean 'sqnr'?"),
-    (["--tolerance", "fp8:sqnr=3"], "there is no 'fp8'"), (["--tolerance", "rtol=x"], "has to be a number, not 'x'"),
+    (["--tolerance", "fp9:sqnr=3"], "there is no 'fp9'"), (["--tolerance", "rtol=x"], "has to be a number, not 'x'"),
     (["--tolerance", "rtol=1", "--tolerance", "fp32:atol=1"], "given twice"),
 ])  # fmt: skip
 def test_an_option_that_cannot_be_is_refused_in_a_sentence(tmp_path, capsys, words, said):

@@ -150,7 +150,7 @@ def test_an_entry_of_exclude_for_the_other_exporter_is_not_looked_for(bench):
     ("int8: {}", "[11]", "int8 needs opset 13 or higher (scales for each channel), not 11"),
     ("int8: {opsets: 18}", "[17]", "opset 18 is not exported"),
     ("fp16: {operators: Gemm}", "[17]", "operators is for int8"), ("fp32: {}", "[17]", "fp32 is what is exported"),
-    ("fp8: {}", "[17]", "is not a precision"),
+    ("fp9: {}", "[17]", "is not a precision"), ("fp8: {}", "[17]", "say which file has it"),
     ("int8: {calibration: {at: {nosuch: 4}}}", "[17]", "there is no dim 'nosuch'"),
     ("int8: {calibration: {samples: 4}}", "[17]", "8"), ("int8: {calibration: {method: mean}}", "[17]", "entropy"),
     ("int8: {calibraton: {}}", "[17]", "did you mean 'calibration'?"),

@@ -123,7 +123,9 @@ fourth:
     int8: {opsets: [17], exclude: LayerNormalization, operators: [MatMul], reduce_range: true,
            calibration: {method: percentile, percentile: 99.9, samples: 16, batch: 4, at: {batch: 3}, data: data.npz}}
     int8-entropy: {left_out: "takes too long"}
+    int4-own: {by: beside.convert}
   tolerance:
+    int4-own: {channel_sqnr: 16 dB, bias: 0.01}
     fp32: {rtol: 1.0e-4, atol: 1.0e-6, because: "it is long", outputs: {1: {rtol: 0.5}, two: {atol: 1.0e-8}}}
     fp16: {sqnr: 20 dB, runtime: 30, because: "measured",
            outputs: {0: {cosine: 0.99, magnitude: 0.1}, 1: {sqnr: 18, runtime: 25 dB}}}

@@ -169,7 +169,7 @@ def _precision_inconsistencies(says: Declaration) -> Iterator[Mistake]:
             yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
         if settings.reduce_range and base_of(precision) != "int8":
             yield (*where, "reduce_range"), "reduce_range is for int8"
-        if not settings.of_others and base_of(precision) not in CONVERTED:
+        if not settings.of_others and base_of(precision) not in ("fp32", *CONVERTED):
             yield where, (f"the suite converts to {' and '.join(CONVERTED)}; say which file has it, as "
                           "{file: net.onnx}, or what makes it, as {by: converters.quantize}")  # fmt: skip
         if settings.file is not None and settings.by is not None:

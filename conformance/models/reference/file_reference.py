@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from conformance.models.reference.reference import Reference
 from conformance.models.reference.written_out import COMPOSITE, write_out_operators
 from conformance.process.arrays import Array, Inputs
 from conformance.process.disk.onnx_models import serialized
-from conformance.process.errors import Stopped, Undecided, attempt
+from conformance.process.errors import Stopped, Undecided, attempt, or_else
 from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts, halves
 from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
@@ -57,6 +58,7 @@ class FileReference(Reference):
         super().__init__(case, folder)
         another = case.says.export.onnx is not None and case.says.export.onnx.file is not None
         self._file = case.folder / str(case.says.onnx)
+        self._marks = _marks_of(self._file)
         self.who = self._file.name if another else "the file"
         self._mapped = load_mapped(self._file)
         model = self._mapped.model
@@ -212,6 +214,9 @@ class FileReference(Reference):
     def changed(self) -> bool:
         return False
 
+    def outdated(self) -> bool:
+        return _marks_of(self._file) != self._marks
+
     def restore(self) -> bool:
         return False
 
@@ -252,3 +257,9 @@ def _held(array: Array) -> Array:
     if copy.dtype.kind not in _HELD or not (copy.dtype.isbuiltin or copy.dtype.kind == "U"):
         raise Undecided("declare", "Undecided", f"the file gives values of {copy.dtype}, which are not compared")
     return copy
+
+
+def _marks_of(file: Path) -> tuple[int, ...]:
+    """Return what tells that a file was written again; nothing of one that is not there."""
+    status = or_else(None, file.stat)
+    return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

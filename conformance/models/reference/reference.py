@@ -126,6 +126,10 @@ class Reference(ABC):
     def changed(self) -> bool:
         """Return whether something else is computed than when the reference was made."""
 
+    def outdated(self) -> bool:
+        """Return whether what it was made of was replaced since, as a file that was saved again."""
+        return False
+
     @abstractmethod
     def restore(self) -> bool:
         """Put the statistics of a module in training mode back; False where there are none."""

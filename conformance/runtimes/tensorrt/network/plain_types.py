@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,8 @@ def dtype_of(word: str, single: Any = np.float32) -> Any:
         return np.dtype(single)
     if word in _PLAIN:
         return np.dtype(_PLAIN[word])
-    import ml_dtypes  # which onnx brings
-
-    return np.dtype(getattr(ml_dtypes, _OF_ML_DTYPES[word]))
+    others: Any = importlib.import_module("ml_dtypes")  # which onnx brings
+    return np.dtype(getattr(others, _OF_ML_DTYPES[word]))
 
 
 def cast_to(array: Array, word: str, single: Any = np.float32) -> Array:
