@@ -27,7 +27,7 @@ BY_EXIT_CODE = {0: HOLDS, 1: CHANGED, 3: OTHER_PROCESSOR, 4: GONE}
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one script, and the line of its output that says why."""
+    """The end of one script, and the line of its output that says why."""
 
     name: str
     outcome: str

@@ -17,14 +17,14 @@ from conformance.process.arrays import Array
 from conformance.process.errors import or_else
 
 SECONDS = 20.0
-"""How long slips are tried for one set."""
+"""Seconds for which slips are tried for one set."""
 _CHANNELS = (3, 4)
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Those of ImageNet, by which the inputs of most image models are made."""
 
 Change = Callable[[Array], Array]
 Slip = tuple[str, dict[str, Any]]
-"""What has to be done to the recorded inputs, and the inputs that come of it."""
+"""A slip: the step that undoes it in the recorded inputs, and the inputs that come of it."""
 
 
 def find_slip(

@@ -19,7 +19,7 @@ class LoadLimit:
         self._runtime, self._most = runtime, most
         self._began: float | None = None
         self.reason: str | None = None
-        """Why the cell was ended; None where it was not."""
+        """The reason for which the cell was ended; None where it was not."""
 
     @classmethod
     def of(cls, cell: Cell, settings: Settings) -> LoadLimit | None:

@@ -67,7 +67,7 @@ class Tolerances:
     listed: int | None = None
     """The output that is a list whose length depends on the inputs; all of its tensors have its one entry."""
     signed: bool = False
-    """Whether zeros have a sign that counts."""
+    """True if zeros have a sign that counts."""
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison:
         if self.listed is not None:

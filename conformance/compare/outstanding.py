@@ -9,7 +9,7 @@ import numpy as np
 from conformance.process.arrays import Array
 
 APART = 16.0
-"""How many times the root mean square of the others a value is that stands out from them.
+"""A value stands out that is this many times the root mean square of the others.
 
 One that is less far off is within what any single value may be (``noise.PEAK``), and adds little to what is allowed
 of the others. Among errors that are normally distributed none stands out by chance, and hardly one where rows differ

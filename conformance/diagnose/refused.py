@@ -190,7 +190,7 @@ def nodes_to_add(run: CellRun, stop: Stopped) -> dict[str, object] | None:
 _SHAPELESS = re.compile(
     r"no fake impl registered for <CustomOpDef\((\w+)::|(\w+)::\S+ attempted to run this operator with Meta tensors"
 )
-"""What PyTorch says of an operator for which nobody has said what shape it gives; its text has what to register."""
+"""The words of PyTorch for an operator of which nobody has said the shape; its text has what to register."""
 
 
 def lacks_shapes(stop: Stopped) -> bool:

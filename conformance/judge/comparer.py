@@ -258,7 +258,7 @@ def repeated(comparer: Comparer, example: Example, stop: Stopped) -> tuple[Examp
 
 
 RUNS, RUNS_SECONDS = 32, 1.0
-"""How often a runtime that gave a wrong answer is run again, to see whether it gives the same; and seconds from which
+"""The number of runs that show whether a runtime with a wrong answer gives the same again; and the seconds from which
 it is not."""
 
 

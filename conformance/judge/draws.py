@@ -27,7 +27,7 @@ from conformance.process.disk.foreign_files import parse_json, read_text
 from conformance.results.records.words import HUGE, REGIMES, SPECIALS
 
 HUGE_DRAWS = 2
-"""How many draws have huge values."""
+"""The number of draws that have huge values."""
 EQUAL = 8
 """How many draws of equal values a mask is tried with."""
 

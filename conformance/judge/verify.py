@@ -59,7 +59,7 @@ class Verifier(Comparer):
         words)."""
         self._operators: frozenset[str] | None = None
         self._signed = False
-        """Whether the signs of zeros are compared, once ``first`` has seen what computes them."""
+        """True if the signs of zeros are compared, once ``first`` has seen what computes them."""
         self._names = of.names
         self.record, self._stages = of.record, of.stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None

@@ -158,7 +158,7 @@ class Doubt:
     """Whether it computes by other rules than the model's, so that its results mean nothing; else it can be run, but
     that it gives other values than another runtime shows nothing."""
     mended: bool = False
-    """Whether this package computes it in its place where it says what is right for a file
+    """True if this package computes it in its place where it says what is right for a file
     (``onnxreference.evaluator_class``)."""
 
     def __str__(self) -> str:

@@ -53,7 +53,7 @@ class RuntimeEntry(NamedTuple):
     shown_inside: str = ""
     """What has to be said of these tensors, where the runtime's optimizer or fusions decide on them."""
     only_builds: bool = False
-    """Whether it only parses a model and builds an engine of it, and runs none. It checks the models of every case
+    """True if it only parses a model and builds an engine of it, and runs none. It checks the models of every case
     that names TensorRT."""
     on_device: bool = False
     """Whether it computes in the memory of a device, and its session has a ``stopwatch`` that runs there."""
@@ -63,7 +63,7 @@ class RuntimeEntry(NamedTuple):
     provider: str = ""
     """The execution provider of ONNX Runtime that this runtime is."""
     signs: bool = False
-    """Whether zeros have their signs where IEEE 754 gives them one. OpenVINO adds a zero to whatever it multiplies by
+    """True if zeros have their signs where IEEE 754 gives them one. OpenVINO adds a zero to whatever it multiplies by
     a constant, which nothing that it promises forbids."""
     packages: tuple[str, ...] = ()
     """Packages any of which brings it. A run's header has the version, under the first name, and ``--reuse`` takes no

@@ -1,5 +1,5 @@
-"""What ONNX's evaluator leaves out of recurrent operators, and adds up in 16 bits, is computed where it says what is
-right for a file: sound runtimes pass, and a wrong one of them is found."""
+"""Recurrent operators of which ONNX's evaluator leaves something out, and sums in 16 bits: sound runtimes pass, and a
+wrong one of them is found."""
 
 import numpy as np
 import onnx

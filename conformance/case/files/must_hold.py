@@ -190,7 +190,7 @@ OutputOrName: TypeAlias = Annotated[Output, with_key("name", Output | str)]
 
 
 OF_NOISE = ("sqnr", "cosine", "magnitude", "runtime", "channel_sqnr", "bias")
-"""What limits the noise of a reduced precision."""
+"""The keys that limit the noise of a reduced precision."""
 
 
 def _spell_out_graph(value: object) -> object:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 _SAME = Limit(of_largest=64)
-"""How far two tensors may be off that are the same: what other sums of many products make of them."""
+"""The difference up to which two tensors are the same: what other sums of many products make of them."""
 _SHOWN = 60
 
 

@@ -17,7 +17,7 @@ _FLOAT8, _FEW_BITS = {17, 18, 19, 20}, {21, 22, 23, 25, 26}
 """Numbers of ``onnx.TensorProto.DataType``; the last are uint4, int4, float4, uint2 and int2."""
 _OF_4_BITS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 _WHOLE = ("QLinear", "DynamicQuantize", "QAttention", "QGemm", "QMoE")
-"""How operators begin that compute in 8 bits; others end in ``Integer``."""
+"""Beginnings of the names of operators that compute in 8 bits; others end in ``Integer``."""
 _MOST_TOLD = 5
 _Q_DQ = {"QuantizeLinear", "DequantizeLinear"}
 

@@ -9,7 +9,7 @@ from conformance.runtimes.registry import IN_CASES
 Exporter: TypeAlias = Literal["torchscript", "dynamo", "onnx"]
 """``onnx`` for a model that nobody exports: a case names its file."""
 Precision: TypeAlias = Literal["fp32", "fp16", "int8", "bf16", "int4", "fp8"]
-"""What a model computes in; the last three of files that others have converted."""
+"""The numbers that a model computes in; the last three of files that others have converted."""
 CONVERTED = ("fp16", "int8")
 """The precisions that the suite converts to itself."""
 STORAGE = {

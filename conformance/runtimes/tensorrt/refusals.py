@@ -29,7 +29,7 @@ _HEADING = re.compile(r"^Invalid Node - \S+$")
 _NAMED = re.compile(r"^(?:check|import)([A-Z]\w+)$")
 """The function of the parser that knows an operator."""
 _NEEDS_DRIVER = re.compile(r"Cuda Error in (?P<plugin>\w+): (?:35|100)\b")
-"""What a plugin says that asks for a GPU as it is made, after which the parser says that it was not found."""
+"""The words of a plugin that asks for a GPU as it is made, after which the parser says that it was not found."""
 _NO_PLUGIN = re.compile(r"\b(?P<plugin>\w+) plugin was not found")
 _BY_PLUGINS_OF_TENSORRT = {"importScatterElements": "Unsupported reduction type"}
 """By a function of the parser what it says where TensorRT 10.1 to 11 use a plugin that TensorRT for RTX lacks."""
@@ -63,7 +63,7 @@ class Refusal:
     line: str | None = None
     """The line of Python that made the node, where the exporter kept it."""
     untried: bool = False
-    """Whether its plugin is there, and cannot be made without a GPU."""
+    """True if its plugin is there, and cannot be made without a GPU."""
 
     def __str__(self) -> str:
         inside = f" in {' in '.join(reversed(self.inside))}" if self.inside else ""

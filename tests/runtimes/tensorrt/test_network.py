@@ -1,4 +1,4 @@
-"""What TensorRT's parser makes of a model, read back and computed in NumPy: what it makes right, what it makes wrong,
+"""Networks that TensorRT's parser makes, read back and computed in NumPy: what it makes right, what it makes wrong,
 and what a change of the network shows."""
 
 import importlib

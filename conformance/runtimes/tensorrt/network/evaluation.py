@@ -26,7 +26,7 @@ KINDS: Mapping[str, Callable[[LayerCall], Any]] = {
 _ITERATED = ("RECURRENCE", "ITERATOR")
 """Layers whose output is another one in each round of a loop."""
 ROUNDS = 100_000
-"""How many rounds a loop may take."""
+"""The most rounds that a loop may take."""
 
 
 @dataclass

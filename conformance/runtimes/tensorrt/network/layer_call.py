@@ -1,4 +1,4 @@
-"""What the evaluation of one layer of a parsed network is given, and the exceptions that it raises."""
+"""The arguments of the evaluation of one layer of a parsed network, and the exceptions that it raises."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ class NetworkSession:
         except UncoveredLayer as error:
             text = f"the meaning of a layer of TensorRT's network is not written down here: {error}"
             raise NoVerdict(text) from None
-        except MemoryError:
-            raise
-        except Exception as error:  # of NumPy, for arrays that do not fit: a mistake of ours, or of the parser
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            # arrays that do not fit one another: the parser made no network that can be computed, or its layers are
+            # read wrongly here. Nobody is accused, and the cell's values are not compared.
             raise NoVerdict(f"TensorRT's network could not be computed in NumPy: {summarize(error)}") from error
 
 
