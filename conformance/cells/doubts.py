@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.case.draw.example import Example
 from conformance.diagnose.explain_failure import fault_by_others
 from conformance.diagnose.nodes.blame import is_special
 from conformance.diagnose.second_voice import unseconded, unsupported
-from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.judge.red_cell import RedCell
 from conformance.models.reference.dispatch import draws_random
 from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.runtimes.evaluator_rules import has_half
@@ -50,11 +49,12 @@ def _weakness(red: RedCell) -> str | None:
     return "in 16 bits" if has_half(read_graph(red.of.model.file)) else None
 
 
-def _check_random(of: CheckedCell, stop: Stopped, example: Example) -> None:
+def undetermined(red: RedCell) -> None:
     """Raise Stopped where a wrong output depends on random numbers that the graph draws, as PyTorch does by a seed of
     its own: no two runs have to agree, and nobody is to blame for values."""
+    of, stop, example = red.of, red.stop, red.example
     worst = getattr(stop, "worst", None)
-    if worst is None or stop.stage != "compare" or of.run.cell.case.says.onnx is not None:
+    if example is None or worst is None or stop.stage != "compare" or of.run.cell.case.says.onnx is not None:
         return
     model, reference = read_graph(of.exported.file), of.run.reference
     outputs = reference.outputs()
@@ -84,7 +84,9 @@ def unmeant(red: RedCell) -> Unavailable | None:
     )
 
 
-DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (unsupported, unseconded, unbelieved, unmeant)
+DOUBTS: tuple[Callable[[RedCell], Unavailable | None], ...] = (
+    undetermined, unsupported, unseconded, unbelieved, unmeant
+)  # fmt: skip
 
 
 def check_doubts(red: RedCell) -> None:
@@ -92,8 +94,6 @@ def check_doubts(red: RedCell) -> None:
     where there is no right answer."""
     if red.of.is_declared(red.stop):
         return
-    if red.example is not None:
-        _check_random(red.of, red.stop, red.example)
     for doubt in DOUBTS:
         reason = doubt(red)
         if isinstance(reason, NoVerdict):

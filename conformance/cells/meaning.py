@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.cells.accuracy import check_accuracy
 from conformance.cells.compilation import line_in_case
 from conformance.compare.close import Limit, differs
 from conformance.judge.red_cell import RedCell
-from conformance.models.cell_run import CellRun
 from conformance.process.arrays import Array
 from conformance.process.errors import Details, or_else
 from conformance.results.records.record_types import Node
@@ -23,11 +21,6 @@ from conformance.runtimes.tensorrt.network.network_session import NetworkSession
 
 _LENIENT = Limit(share=1e-5)
 """Within which two computations of a tensor are the same, relative to the largest value."""
-
-
-def check_network_meaning(run: CellRun) -> RedCell | None:
-    """The network that TensorRT's parser made gives the outputs that a runtime has to give."""
-    return check_accuracy(run)
 
 
 def parting_node(red: RedCell) -> Details:

@@ -23,7 +23,6 @@ from conformance.cells.engine import check_engine
 from conformance.cells.export import check_export
 from conformance.cells.fidelity import check_fidelity
 from conformance.cells.latency import check_latency
-from conformance.cells.meaning import check_network_meaning
 from conformance.cells.registration import check_registration
 from conformance.diagnose.explain_failure import blamed
 from conformance.diagnose.refused import describe_export
@@ -52,7 +51,7 @@ CHECKS: dict[str, Check] = {
     "engine": check_engine,
     "parse": check_parse,
     "build": check_build,
-    "meaning": check_network_meaning,
+    "meaning": check_accuracy,
     "latency": check_latency,
     "recorded": check_recorded,
 }

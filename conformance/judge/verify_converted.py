@@ -37,9 +37,8 @@ from conformance.results.records.record_types import Fidelity
 from conformance.results.records.words import base_of
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
-from conformance.runtimes.registry import LITERAL
+from conformance.runtimes.registry import EVALUATOR, LITERAL
 
-EVALUATOR = "onnx-reference"
 _UNKNOWN_TO_LITERAL = {"bf16", "fp8"}
 """Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means, and
 what a case's own file means in any case."""

@@ -64,8 +64,7 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
         except Stopped as stop:
             run.prepared.failed[name] = stop
             raise
-    run.record.conversion = dict(result.told)
-    run.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.canonical}
+    _note(run, result)
     with run.stages("convert", "precision"):
         finding = conversion.findings(result.told, stored.facts, result.facts)
         if finding is not None and refuse:
@@ -73,6 +72,13 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
                 raise NoVerdict(f"the {precision} converter makes no valid model of the file: {finding.reason}")
             raise finding
     return result
+
+
+def _note(run: CellRun, converted: Stored) -> None:
+    """Write into the record how the model was converted, and its graph."""
+    facts = converted.facts
+    run.record.conversion = dict(converted.told)
+    run.record.graph = {"opset": facts.opset, "nodes": facts.nodes, "sha": facts.canonical}
 
 
 def _of_others(run: CellRun, stored: Stored, precision: str) -> Stored:
@@ -102,8 +108,7 @@ def _of_others(run: CellRun, stored: Stored, precision: str) -> Stored:
             result = run.prepared.models[name] = store.put(place, data, facts, seconds, told, keep=lasts)
             if observed is not None:
                 keeping.put(run.settings.index, name, place)
-    run.record.conversion = dict(result.told)
-    run.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.canonical}
+    _note(run, result)
     if result.facts.invalid:
         error, text = result.facts.invalid
         raise Stopped("convert", error, f"onnx.checker refuses {result.told['tool']}: {text}", "precision")

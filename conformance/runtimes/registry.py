@@ -97,6 +97,7 @@ them, what sentences do, and a package that has them."""
 _OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()))
 
 RTX = "tensorrt-rtx"
+EVALUATOR = "onnx-reference"
 LITERAL = "onnxruntime-literal"
 """The runtime that computes what a model means: node by node, without an optimizer."""
 
@@ -119,7 +120,7 @@ RUNTIMES = (
         in_cases=False,
     ),
     RuntimeEntry(
-        name="onnx-reference",
+        name=EVALUATOR,
         title="the ONNX specification's evaluator",
         brief="ONNX's evaluator",
         opens="conformance.runtimes.onnxreference:open_model",

@@ -18,7 +18,6 @@ _FLOAT8, _FEW_BITS = {17, 18, 19, 20}, {21, 22, 23, 25, 26}
 _OF_4_BITS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 _WHOLE = ("QLinear", "DynamicQuantize", "QAttention", "QGemm", "QMoE")
 """Beginnings of the names of operators that compute in 8 bits; others end in ``Integer``."""
-_MOST_TOLD = 5
 _Q_DQ = {"QuantizeLinear", "DequantizeLinear"}
 
 
@@ -76,9 +75,3 @@ def _values(tensor: TensorProto) -> np.ndarray[tuple[int, ...], np.dtype[np.gene
     from onnx import numpy_helper
 
     return numpy_helper.to_array(tensor)
-
-
-def few(names: list[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
-    return f"{', '.join(names[:_MOST_TOLD])}{more}"
