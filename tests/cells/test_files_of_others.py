@@ -180,5 +180,6 @@ def test_a_converted_file_by_itself_is_compared_with_what_it_means(tmp_path, cap
     out = capsys.readouterr().out
     assert code == 0, out
     assert f"net.onnx is a model in {precision} already: compared with what it means" in out
+    assert "compared with what the file itself says" in out
     judged = "fp32" if precision == "fp16" else precision  # value by value, or in decibels
     assert re.findall(r"accuracy\[net-onnx-op21-onnxruntime-(\w+)\]", out) == [judged]

@@ -55,7 +55,8 @@ class Cell:
         """The file that runs, where the case names one: as somebody else has exported or converted the model."""
         says, target = self.case.says, self.case.says.export.onnx if self.exporter == "onnx" else None
         own = None if target is None else target.file
-        return (says.precisions[self.precision].file if self.converted else None) or own
+        converted = self.converted and not self.is_of_own_file
+        return (says.precisions[self.precision].file if converted else None) or own
 
     @property
     def id(self) -> str:

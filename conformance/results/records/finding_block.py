@@ -333,8 +333,10 @@ def _to_do(record: Record, key: Key) -> tuple[str, ...]:
     taken = record.compiled.get("taken") if record.compiled is not None else ()
     if taken:
         return (f"it takes {', '.join(taken)}, which was tried",)
-    if record.conclusion == "setting" or saturates(record):
-        return trade(record)[1:] if not saturates(record) else tuple(advice(record.cause))
+    if record.conclusion == "setting":
+        return trade(record)[1:]
+    if saturates(record):
+        return tuple(advice(record.cause))
     if key.component not in _OWN_SAYING or key.by == "code":
         return ()
     known = {f"{name} = {value}" for name, value in record.inputs.items()}
