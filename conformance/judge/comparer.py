@@ -32,6 +32,9 @@ BLOCK_BYTES = 2**18
 longer than finding its code, and would not all be kept in memory."""
 BLOCK_SECONDS = 0.01
 """Seconds in PyTorch from which a block takes no further example, so that little is run in vain where one fails."""
+DUE_SECONDS = 0.1
+"""Seconds that all of a block may take, as far as the one before shows: examples that take long are asked for one by
+one, so that whoever chooses them knows what the last one took."""
 
 
 MAY_BE_OPEN = ("WrongNaN", "WrongInf", "WrongShape")
@@ -106,13 +109,15 @@ class Comparer(ABC):
         Where an example ends the process, those before it in its block were not compared: ``one_by_one`` is for cells
         in which that would decide on the verdict.
         """
-        most = 1 if one_by_one else BLOCK
+        most = 1
         steps, pending = deque[_Step](), iter(examples)
         while True:
+            start = perf_counter()
             self._make(steps, pending, most)
             if not steps:
                 return
             block = self._answered(steps)
+            count = len(block)
             self._run(block)
             while block:
                 step = block.popleft()
@@ -122,6 +127,8 @@ class Comparer(ABC):
                 if step.failure is not None:  # it passed when it was asked anew, so the others are asked anew too
                     steps = deque(_Step(self.again(later.example)) for later in (*block, *steps))
                     break
+            each = (perf_counter() - start) / count
+            most = 1 if one_by_one else min(BLOCK, max(1, int(DUE_SECONDS / max(each, 1e-9))))
 
     def _make(self, steps: deque[_Step], pending: Iterator[Example], most: int) -> None:
         """Fill the block with the next examples, and make their inputs; none after one for which that fails."""
@@ -201,6 +208,11 @@ class Comparer(ABC):
         wrong, or right only by the largest error of float32."""
         self._note(example.draw, "run")  # what is right may be asked more closely now, which may end the process
         comparison = self.compare(got, example.right())
+        usual = self.usual(example) if comparison.doubtful else None
+        if usual is not None:
+            usually = self.compare(got, usual)
+            if usually.verdict == "verified":
+                return usually
         if comparison.doubtful:  # which two other roundings mostly settle
             roughly = self.compare(got, example.right("few"))
             if roughly.verdict == "verified" and not (roughly.excused or roughly.doubtful):
@@ -214,6 +226,10 @@ class Comparer(ABC):
                 if comparison.verdict != "failed":
                     break
         return comparison
+
+    def usual(self, example: Example) -> Right | None:
+        """Return what an example is compared with where other examples show how far rounding moves its values."""
+        return None
 
     def doubted(self, example: Example, failure: Stopped) -> Outcome:
         """Return what a failure comes to: itself, unless an answer that it rests on may be out of date."""

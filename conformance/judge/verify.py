@@ -21,6 +21,7 @@ from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst
 from conformance.judge.comparer import Comparer, Outcome
 from conformance.judge.conditioning import Roundings, left_open, merged, unsettled_rows
 from conformance.judge.halves import outputs_in_halves
+from conformance.judge.usual_moves import UsualMoves
 from conformance.judge.wrong_reference import held_against_float64
 from conformance.models.of_cell import OfCell
 from conformance.models.reference.output_layout import names_of_tensor
@@ -66,6 +67,7 @@ class Verifier(Comparer):
         """The draw of ``first`` with what PyTorch gave, until its example takes it."""
         self._spreads: dict[int, float] = {}
         """How far the values of outputs that are random on purpose were apart in several calls."""
+        self._usual = UsualMoves()
         self._roundings: tuple[Inputs, Roundings, dict[bool, set[int]]] | None = None
         """The inputs asked about last, how far values move there, and the outputs whose rows are others there, with
         PyTorch's float32 and without."""
@@ -154,7 +156,13 @@ class Verifier(Comparer):
             moved = self.conditioning(inputs, wanted, exact, effort)
             if moved is not None and not self.rules:  # a later run is to name them too
                 self.kept.add_moved(draw, moved, effort)
+        if moved is not None and exact is not None and effort == "some":  # which ``usual`` is as cautious as
+            self._usual.learn(exact, moved)
         return moved
+
+    def usual(self, example: Example) -> Right | None:
+        moved = None if example.exact is None else self._usual.of(example.exact)
+        return None if moved is None else Right(example.wanted, example.exact, moved, example.inputs)
 
     def _timed_answers(self, inputs: Inputs) -> Answers:
         with Spending(self._seconds, "reference"):
