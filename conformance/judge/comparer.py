@@ -208,15 +208,15 @@ class Comparer(ABC):
         wrong, or right only by the largest error of float32."""
         self._note(example.draw, "run")  # what is right may be asked more closely now, which may end the process
         comparison = self.compare(got, example.right())
-        usual = self.usual(example) if comparison.doubtful else None
-        if usual is not None:
-            usually = self.compare(got, usual)
-            if usually.verdict == "verified":
+        if comparison.doubtful:  # which two other roundings mostly settle, of this example or of those before it
+            usually = self._by_usual(example, got)
+            if usually is None:
+                roughly = self.compare(got, example.right("few"))
+                if roughly.verdict == "verified" and not (roughly.excused or roughly.doubtful):
+                    return roughly
+                usually = self._by_usual(example, got)
+            if usually is not None:
                 return usually
-        if comparison.doubtful:  # which two other roundings mostly settle
-            roughly = self.compare(got, example.right("few"))
-            if roughly.verdict == "verified" and not (roughly.excused or roughly.doubtful):
-                return roughly
         open_yet = comparison.doubtful or comparison.error in ("WrongValue", "WrongRows")
         efforts: tuple[Effort, ...] = ("some", "all") if open_yet else ()
         for effort in ("all",) if comparison.error in MAY_BE_OPEN else efforts:
@@ -226,6 +226,12 @@ class Comparer(ABC):
                 if comparison.verdict != "failed":
                     break
         return comparison
+
+    def _by_usual(self, example: Example, got: list[Array]) -> Comparison | None:
+        """Return that an example is right by what rounding usually moves; None where that does not show."""
+        usual = self.usual(example)
+        comparison = None if usual is None else self.compare(got, usual)
+        return comparison if comparison is not None and comparison.verdict == "verified" else None
 
     def usual(self, example: Example) -> Right | None:
         """Return what an example is compared with where other examples show how far rounding moves its values."""

@@ -156,7 +156,7 @@ class Verifier(Comparer):
             moved = self.conditioning(inputs, wanted, exact, effort)
             if moved is not None and not self.rules:  # a later run is to name them too
                 self.kept.add_moved(draw, moved, effort)
-        if moved is not None and exact is not None and effort == "some":  # which ``usual`` is as cautious as
+        if moved is not None and exact is not None and effort == "few":
             self._usual.learn(exact, moved)
         return moved
 

@@ -67,6 +67,26 @@ def _convolution(node: OpRun, x: Array, weight: Array, bias: Array | None = None
     return result
 
 
+def _plain(function: Callable[..., Array]) -> Callable[..., Array | None]:
+    """Return the kernel of an operator that is a function of NumPy on floats of one type, without the checks that the
+    evaluator makes of each of its results."""
+
+    def kernel(_: OpRun, *inputs: Array) -> Array | None:
+        first = inputs[0].dtype
+        if first not in (np.float32, np.float64):
+            return None
+        for one in inputs:
+            if one.dtype != first or not one.ndim:
+                return None
+        return function(*inputs)
+
+    return kernel
+
+
+def _matrices(_: OpRun, left: Array, right: Array) -> Array | None:
+    return left @ right if left.ndim > 1 < right.ndim and left.dtype == right.dtype else None
+
+
 def _largest(node: OpRun, x: Array) -> Array | None:
     """The largest value of each window."""
     if len(node.output) > 1 or x.dtype.kind not in "fiu" or (x.dtype.kind == "f" and np.isnan(x).any()):
@@ -183,4 +203,14 @@ _KERNELS: Mapping[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "AveragePool": _mean,
     "LayerNormalization": _normalized_halves,
     "ReduceMean": _mean_of_halves,
+    "MatMul": _matrices,
+    "Add": _plain(np.add),
+    "Sub": _plain(np.subtract),
+    "Mul": _plain(np.multiply),
+    "Div": _plain(np.divide),
+    "Neg": _plain(np.negative),
+    "Sqrt": _plain(np.sqrt),
+    "Exp": _plain(np.exp),
+    "Tanh": _plain(np.tanh),
+    "Relu": _plain(lambda x: np.maximum(x, x.dtype.type(0))),
 }

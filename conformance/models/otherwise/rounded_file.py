@@ -6,6 +6,7 @@ no PyTorch.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -51,6 +52,9 @@ OF_PLACES = 2.0
 """The error of the place at which ``Resize`` takes a value, in units of the size of its axis: it is the result
 of a division and two sums."""
 
+AT_ONCE = 2**14
+"""Random bytes that are drawn at a time."""
+
 
 class RoundedSession(ReferenceSession):
     """Runs a model in float64, which may be told by what its results are off."""
@@ -91,18 +95,20 @@ class RoundedSession(ReferenceSession):
         return RoundedOperator(model)
 
     def _rounding(self, node: OpRun, compute: Compute) -> Compute:
+        takes, steps, terms = (node.op_type in those for those in (_TAKES, _OF_STEPS, _OF_TERMS))
+
         def run(*inputs: Any, **more: Any) -> Outputs:
             units = self._units
-            if self._widens and node.op_type not in _TAKES:
+            if self._widens and not takes:
                 inputs = tuple(map(_wide, inputs))
-            if units is not None and node.op_type in _OF_STEPS:
+            if units is not None and steps:
                 inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
             outputs = compute(*inputs, **more)
-            if self._widens and node.op_type in _TAKES:
+            if self._widens and takes:
                 outputs = tuple(map(_wide, outputs))
             if units is None:
                 return outputs
-            if node.op_type in _OF_TERMS and _is_plain(outputs[0]):
+            if terms and _is_plain(outputs[0]):
                 size = self._size_of_terms(node, partial(compute, **more), inputs, outputs)
                 outputs = outputs if size is None else (units.summed(outputs[0], size), *outputs[1:])
             return tuple(units.rounded(one) if _is_plain(one) else one for one in outputs)
@@ -171,6 +177,7 @@ class ArrayUnits:
         self._lowest, smallest = UNDERFLOW[rounding.bits]
         self._smallest = smallest - rounding.finer
         self._largest = LARGEST[rounding.bits]
+        self._pool, self._at = np.zeros(0), 0
 
     def rounded(self, value: Array) -> Array:
         """Return the values as multiples of the unit in their last place, off by one, and infinite beyond the format.
@@ -204,9 +211,14 @@ class ArrayUnits:
     def nudged(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
         floats = {name: value for name, value in weights.items() if _is_plain(value)}
-        if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
+        if not floats or sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
             return dict(weights)
-        return {**weights, **{name: self.moved(value) for name, value in floats.items()}}
+        moved = self.moved(np.concatenate([value.reshape(-1) for value in floats.values()]))
+        ends = [*itertools.accumulate(value.size for value in floats.values())]
+        parts = (
+            part.reshape(value.shape) for part, value in zip(np.split(moved, ends[:-1]), floats.values(), strict=True)
+        )
+        return {**weights, **dict(zip(floats, parts, strict=True))}
 
     def moved(self, value: Array) -> Array:
         """Return values off by one unit. Whole numbers stay."""
@@ -225,5 +237,10 @@ class ArrayUnits:
         return exponents.view(np.float64).reshape(value.shape)
 
     def _drawn(self, value: Array) -> Array:
-        drawn = np.frombuffer(self._rng.bytes(value.size), dtype=np.uint8)
-        return np.take(self._signs, drawn).reshape(value.shape)
+        begin = self._at
+        self._at += value.size
+        if self._at > self._pool.size:  # drawn for many arrays at once, as they may have a few values each
+            begin, self._at = 0, value.size
+            drawn = np.frombuffer(self._rng.bytes(max(value.size, AT_ONCE)), dtype=np.uint8)
+            self._pool = np.take(self._signs, drawn)
+        return self._pool[begin : self._at].reshape(value.shape)
