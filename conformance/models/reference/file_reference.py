@@ -190,7 +190,8 @@ class FileReference(Reference):
     @cached_property
     def _leaving_open(self) -> frozenset[str]:
         names = [node.op_type for node in all_nodes(read_graph(self._file))]
-        return frozenset() if self._misread else open_operators(names)
+        runs = not self._misread and not isinstance(attempt(lambda: self._evaluated), Exception)
+        return open_operators(names) if runs else frozenset()
 
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()
