@@ -149,7 +149,8 @@ def test_a_transform_that_is_added_up_otherwise_is_no_finding(bench, size):
         waves = np.float32([np.cos(angles), -np.sin(angles)])
         return np.moveaxis(one_by_one(x[0] * waves)[..., 0], 0, -1)[None]
 
-    plain, unreduced = by_formula(2 * np.pi / size * steps), by_formula(np.float32(2 * np.pi / size) * np.float32(steps))
+    plain = by_formula(2 * np.pi / size * steps)
+    unreduced = by_formula(np.float32(2 * np.pi / size) * np.float32(steps))
     body = case_of("torch.view_as_real(torch.fft.fft(x))", x=f"[batch, {size}]")
     answers = plain, plain * np.float32(1 + 2.0**-10), plain + 1e-3, unreduced
     sound, *others = judged(bench, body, x, *answers)
