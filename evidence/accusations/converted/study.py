@@ -36,7 +36,7 @@ WAYS = ("alone", "beside")
 PACKAGES: Mapping[str, Sequence[str]] = {
     "here": (),
     "others": ("onnxconverter-common", "nncf", "onnx", "onnxruntime", "numpy"),
-    "with torch": ("nvidia-modelopt[onnx]", "amd-quark"),
+    "torch": ("nvidia-modelopt[onnx]", "amd-quark"),
 }
 """The environments by name, and what is installed in one of its own; ``here`` is this one."""
 
@@ -61,7 +61,7 @@ PLAN: Mapping[str, Mapping[str, Sequence[str]]] = {
         "nncf-int8-weights": ("attention-21", "gated-21"),
         "nncf-int4-weights": ("attention-21", "gated-21"),
     },
-    "with torch": {
+    "torch": {
         "autocast-fp16": ("mlp", "residual", "gated"),
         "autocast-bf16": ("mlp", "attention", "gated"),
         "modelopt-int8": ("cnn", "attention", "depthwise", "embedded"),
