@@ -118,7 +118,10 @@ def _converted(folder: Path, plan: Mapping[str, Mapping[str, Sequence[str]]]) ->
     for environment, converters in plan.items():
         asked = [f"{converter}:{network}" for converter, given in converters.items() for network in given]
         command = [_python(environment), "-W", "ignore", str(SCRIPT), str(folder), *asked]
-        done = subprocess.run(command, capture_output=True, text=True, env=environments.clean_environment())
+        clean = (
+            environments.clean_environment()
+        )  # some converters write beside their files into the folder they run in
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=clean)
         told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
         if len(told) < len(asked):
             ended = f"the converters ended after {len(told)} of {len(asked)} files"
