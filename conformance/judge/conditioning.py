@@ -230,6 +230,8 @@ _NEAR = Limit(share=1e-4, floor=1e-2)
 class InOtherWays(Protocol):
     """The part of ``models.reference.reference.Reference`` that is needed here."""
 
+    def leaves_range(self, inputs: Inputs) -> bool: ...
+
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
 
     def other_ways(self, operators: Collection[str], *, special: bool) -> Sequence[Way]: ...
@@ -260,6 +262,10 @@ def _is_near(array: Array, result: Array) -> bool:
     return array.dtype.kind == "f" and differs(array, result, _NEAR, dtypes=False) is None
 
 
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
 def left_open(
     reference: InOtherWays, operators: Collection[str], inputs: Inputs, wanted: Sequence[Array]
 ) -> tuple[list[Array], set[str]]:
@@ -267,6 +273,10 @@ def left_open(
     question of size; and the rules that leave it open. An array without dims is about all values and their number."""
     found = [np.zeros(right.shape) for right in wanted]
     rules = set[str]()
+    if all(map(_is_finite, inputs.values())) and not all(map(_is_finite, wanted)) and reference.leaves_range(inputs):
+        found = [np.where(np.isfinite(one), 0.0, np.inf) if one.dtype.kind == "f" else far
+                 for one, far in zip(wanted, found, strict=True)]  # fmt: skip
+        rules.add("unstable")
     if not operators:
         return found, rules
 
@@ -279,7 +289,7 @@ def left_open(
                 rules.add(rule)
             found[output] = np.maximum(found[output], far) if far.ndim == found[output].ndim else np.array(np.inf)
 
-    special = any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in [*inputs.values(), *wanted])
+    special = not all(map(_is_finite, (*inputs.values(), *wanted)))
     for way in reference.other_ways(operators, special=special):
         other = _tried(reference, inputs, way())
         if other is not None:

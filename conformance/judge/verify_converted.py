@@ -31,17 +31,19 @@ from conformance.judge.verify import Verifier, WrongTogether
 from conformance.models.cell_run import CellRun
 from conformance.models.kept.model_store import Stored
 from conformance.models.of_cell import OfCell
+from conformance.models.otherwise.undefined_file import OpenSession
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import Stopped, or_else, stopping
 from conformance.results.records.record_types import Fidelity
 from conformance.results.records.words import base_of
 from conformance.runtimes import Session, opener
+from conformance.runtimes.evaluator_rules import doubts
+from conformance.runtimes.onnxgraph.mapped import mapped
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.runtimes.registry import EVALUATOR, LITERAL
 
 _UNKNOWN_TO_LITERAL = {"bf16", "fp8"}
-"""Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means, and
-what a case's own file means in any case."""
+"""Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means."""
 NUDGES = 4
 """How many other roundings of the inputs and nodes are tried, to see how far rounding alone can move the outputs."""
 
@@ -259,10 +261,22 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            by_evaluator = run.cell.is_of_own_file or base_of(run.cell.precision) in _UNKNOWN_TO_LITERAL
+            evaluated = _evaluated(converted.file) if run.cell.is_of_own_file and not run.libraries() else None
+            if evaluated is not None:
+                return evaluated
+            by_evaluator = base_of(run.cell.precision) in _UNKNOWN_TO_LITERAL
             return run.enter(opener(EVALUATOR if by_evaluator else LITERAL)(converted.file, run.libraries()))
 
     return opened
+
+
+def _evaluated(file: Path) -> Session | None:
+    """Return ONNX's evaluator, as it says what any file means; None where it has no say on an operator, or knows no
+    such operator, as those of ONNX Runtime alone."""
+    found = mapped(file)
+    if any(not doubt.mended for doubt in doubts(found.model)):
+        return None
+    return or_else(None, lambda: OpenSession(found.model, found.weights))
 
 
 def rounding_otherwise(run: CellRun, converted: Stored) -> Callable[[], Session] | None:

@@ -19,6 +19,7 @@ from conformance.models.precision.by_others import changed_weights, precision_of
 from conformance.models.precision.calibration import Feeds
 from conformance.models.precision.fp16 import has_floats
 from conformance.models.reference import float64_model
+from conformance.models.reference.carried_types import carry
 from conformance.process.disk.onnx_models import WEIGHTS, serialized
 from conformance.process.errors import NoVerdict, Stopped, Unavailable
 from conformance.results.records.words import base_of
@@ -96,9 +97,11 @@ def _of_others(run: CellRun, stored: Stored, precision: str) -> Stored:
         start = time.perf_counter()
         made, model = _made_by_others(run, stored, settings, feeds)
         with run.stages("convert", "precision"):
+            original = _original(stored)
+            model = carry(model, halves=not _has_halves(original))
             model = named_as_in_case_of(run.reference, made, model, run.prepared.inputs())
             data = serialized(model)
-            changed = changed_weights(_original(stored), model)[:MOST_CHANGED]
+            changed = changed_weights(original, model)[:MOST_CHANGED]
             told: dict[str, object] = {"tool": made, "found": precision_of(model), "changed": changed}
             told |= {} if feeds is None else {"calibration": feeds.as_dict()}
             seconds = {} if feeds is None else {"convert": round(time.perf_counter() - start, 6)}
@@ -146,6 +149,14 @@ def _original(stored: Stored) -> ModelProto:
     import onnx
 
     return onnx.load(stored.file)
+
+
+def _has_halves(model: ModelProto) -> bool:
+    """Return whether a model takes or gives float16, as one that was converted to it may in place of float32."""
+    from onnx import TensorProto
+
+    ends = (*model.graph.input, *model.graph.output)
+    return any(value.type.tensor_type.elem_type == TensorProto.FLOAT16 for value in ends)
 
 
 def _check_convertible(run: CellRun, stored: Stored, precision: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Outputs = tuple[Array, ...]
 Compute = Callable[..., Outputs]
 """The operator of a node, from the arrays of its inputs to those of its outputs."""
+Beyond: TypeAlias = Literal["ignore", "raise"]
+"""What is done of numbers that are too large or too small for their type."""
 
 
 class ReferenceSession:
@@ -57,8 +59,10 @@ class ReferenceSession:
     def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
         return evaluator_class()(model)
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        with np.errstate(all="ignore"):  # the check ``specials`` is about infinities and NaN
+    def run(self, inputs: Mapping[str, Array], *, beyond: Beyond = "ignore") -> list[Array]:
+        """Return the outputs; have numbers that are too large or too small for their type ``raise``
+        FloatingPointError."""
+        with np.errstate(all="ignore", over=beyond, under=beyond):  # ``specials`` is about infinities and NaN
             outputs = self._evaluator.run(
                 None, {name: _held(inputs[name]) for name in self._inputs if name in inputs}
             )

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.settings import Settings
@@ -17,6 +18,7 @@ from conformance.process.errors import CaseFileError
 from tests.kit import converted
 from tests.kit.cases import load_case, say
 from tests.kit.converted import SOUND, mirrored, pair, quantized, scaled, shifted
+from tests.kit.runtimes import wrong_runtime
 
 
 def check(capsys, folder, model, *more):
@@ -183,3 +185,49 @@ def test_a_converted_file_by_itself_is_compared_with_what_it_means(tmp_path, cap
     assert "compared with what the file itself says" in out
     judged = "fp32" if precision == "fp16" else precision  # value by value, or in decibels
     assert re.findall(r"accuracy\[net-onnx-op21-onnxruntime-(\w+)\]", out) == [judged]
+
+
+def of_opset_17():
+    """Q/DQ of whole tensors at an opset of which ONNX's evaluator has no DequantizeLinear."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["W2_q", "scale"], ["W2"]),
+        helper.make_node("MatMul", ["x", "W2"], ["y"]),
+    ]
+    weights = np.random.default_rng(0).integers(-127, 128, (converted.INPUT, converted.OUTPUT)).astype(np.int8)
+    model = converted.network(nodes, {"W2_q": weights, "scale": np.float32(0.01)})
+    model.opset_import[0].version = 17
+    return model
+
+
+def of_onnxruntime_alone():
+    """Weights of 4 bits in an operator of ONNX Runtime's own, which ONNX's evaluator does not know."""
+    rng = np.random.default_rng(0)
+    inputs, outputs = converted.INPUT, converted.OUTPUT
+    model = converted.network(converted.layers(), converted.weights())
+    sizes = {"K": inputs, "N": outputs, "bits": 4, "block_size": 16}
+    node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", **sizes)
+    packed = rng.integers(0, 256, (outputs, inputs // 16, 8), np.uint8)
+    scales = rng.uniform(0.01, 0.1, outputs * inputs // 16).astype(np.float32)
+    kept = [numpy_helper.from_array(packed, "b"), numpy_helper.from_array(scales, "s")]
+    graph = helper.make_graph([node], "network", model.graph.input, model.graph.output, kept)
+    imports = [*model.opset_import, helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+@pytest.mark.parametrize("make", [of_opset_17, of_onnxruntime_alone])
+def test_a_converted_file_that_the_evaluator_does_not_read_is_no_mistake_of_anybody(tmp_path, bench, make):
+    file = tmp_path / "net.onnx"
+    onnx.save(make(), file)
+    precision = precision_of(make())
+    body = say(
+        "onnx: net.onnx",
+        "runtimes: onnxruntime",
+        "specials: false",
+        f"precisions: {{{precision}: {{file: net.onnx}}}}",
+    )
+    (cell,) = (one for one in plan(load_case(tmp_path, body)) if one.check == "accuracy" and one.converted)
+    sound = bench.run_cell(cell)
+    assert sound.status != "failed", sound.reason
+    with wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(1.05)]):
+        record = bench.run_cell(cell)
+    assert (record.status, record.fault) == ("failed", "runtime"), record.reason

@@ -63,3 +63,28 @@ def test_a_file_in_32_bits_is_not_judged_by_16(bench, tmp_path):
     with wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(1.0005)], *ANY_OPTIMIZER):
         record = of_onnxruntime(bench, tmp_path, model)
     assert verdict(record)[:3] == ("failed", "compare", "WrongValue"), record.reason
+
+
+def softmax_in_float32(inputs, outputs):
+    """What a runtime gives that knows a softmax by its parts, and rounds it once."""
+    scores = inputs["x"].astype(np.float32) * 8
+    parts = np.exp(scores - scores.max(-1, keepdims=True))
+    return [(parts / parts.sum(-1, keepdims=True)).astype(np.float16)]
+
+
+@pytest.mark.parametrize("nodes, alter, status", [
+    ("l = Mul (x, t) e = Exp (l) s = ReduceSum (e, a) y = Div (e, s)", softmax_in_float32, "passed"),
+    ("l = Mul (x, t) e = Exp (l) s = ReduceSum (e, a) y = Div (e, s)", lambda _, outputs: outputs, "passed"),
+    ("l = Mul (x, t) e = Exp (l) s = ReduceSum (e, a) y = Div (e, s)",
+     lambda inputs, _: [softmax_in_float32(inputs, _)[0] * np.float16(1.1)], "failed"),
+    ("y = Sqrt (x)", lambda _, outputs: [np.nan_to_num(outputs[0])], "failed"),
+], ids=["left out", "kept", "wrong", "NaN of no range"])  # fmt: skip
+def test_what_16_bits_do_not_hold_on_the_way_may_be_held_in_32(bench, tmp_path, nodes, alter, status):
+    model = parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 17]> g (float16[n, 8] x) => (float16[n, 8] y) {{ {nodes} }}'
+    )
+    kept = {"t": np.float16(8), "a": np.array([-1])} if "Exp" in nodes else {}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in kept.items())
+    with wrong_runtime(alter, *ANY_OPTIMIZER):
+        record = of_onnxruntime(bench, tmp_path, model)
+    assert record.status == status, record.reason

@@ -26,6 +26,8 @@ def beside(first: Any, shape: tuple[int, ...]) -> Any:
     return x
 
 
+IMAGE = "torch.arange(16.0).view(1, 1, 4, 4).expand(len(x), 1, 4, 4)"
+SAMPLED = f"F.grid_sample({IMAGE}, x, padding_mode='{{}}', align_corners=False)"
 OPEN = {
     "kernels: attention with a NaN key":
         ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0)", beside([NAN], (2, 1, 1, 8)), NAN),
@@ -56,6 +58,8 @@ OPEN = {
     "order: each product": ("torch.cumprod(x, -1)[:, 2:]", beside([1e30, 1e30, 0], (2, 3)), 7),
     "rounding: a quantizer's tie": ("torch.round(x.sum(1, keepdim=True) / 0.1)", HALVES, 1.0),
     "rounding: a quantizer's tie as an integer": ("torch.round(x.sum(1, keepdim=True) / 0.1).int()", HALVES, 1),
+    "place: NaN, not taken for -1": (SAMPLED.format("zeros"), beside([NAN], (2, 1, 1, 2)), 7),
+    "place: a reflection without end": (SAMPLED.format("reflection"), beside([INF], (2, 1, 1, 2)), 7),
     "tie: a quotient": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)", beside([0.15], (2, 1)), 0.1),
 }  # fmt: skip
 """By rule: the module, an input of which the first row falls under it, and what a runtime may give there."""
@@ -157,6 +161,8 @@ CLOSED = {
     "a transform of numbers": ("torch.fft.rfft(x).abs()", beside([], (2, 8)), NAN),
     "the square root of minus infinity": ("torch.sqrt(x)", np.float32([[-INF, 1.0]]), INF),
     "a power of minus infinity": ("torch.pow(x, 3)", np.float32([[-INF, 1.0]]), INF),
+    "NaN counts as -1": (SAMPLED.format("border"), np.float32([[[[NAN, 0]]]]), 7),
+    "an infinity is beyond the border": (SAMPLED.format("border"), np.float32([[[[INF, 0]]]]), 7),
     "a regular matrix": ("torch.logdet(x)[:, None]", SQUARE[1:], -INF),
 }  # fmt: skip
 

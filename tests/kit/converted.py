@@ -22,8 +22,8 @@ def weights() -> Weights:
     }
 
 
-def network(nodes: list[onnx.NodeProto], tensors: Mapping[str, Any]) -> ModelProto:
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+def network(nodes: list[onnx.NodeProto], tensors: Mapping[str, Any], kind: int = TensorProto.FLOAT) -> ModelProto:
+    ends = [helper.make_tensor_value_info(name, kind, ["n", size])
             for name, size in (("x", INPUT), ("y", OUTPUT))]  # fmt: skip
     kept = [numpy_helper.from_array(values, name) for name, values in tensors.items()]
     graph = helper.make_graph(nodes, "network", [ends[0]], [ends[1]], kept)
@@ -51,6 +51,12 @@ def cast(dtype: int, numpy_dtype: Any) -> ModelProto:
     to, back = (helper.make_node("Cast", [one], [other], to=kind)
                 for one, other, kind in (("x", "given", dtype), ("made", "y", TensorProto.FLOAT)))  # fmt: skip
     return network([to, *layers("given", "made"), back], inside)
+
+
+def halved() -> ModelProto:
+    """All in float16, its inputs and outputs too."""
+    inside = {name: values.astype(np.float16) for name, values in weights().items()}
+    return network(layers(), inside, TensorProto.FLOAT16)
 
 
 def quantized(spoil: Callable[[Weights], None] = lambda parts: None, bits: int = 8) -> ModelProto:
@@ -88,6 +94,7 @@ def fp8() -> ModelProto:
 
 SOUND: dict[str, tuple[str, Callable[[], ModelProto]]] = {
     "fp16": ("fp16", lambda: cast(TensorProto.FLOAT16, np.float16)),
+    "fp16 at its ends too": ("fp16", halved),
     "bf16": ("bf16", lambda: cast(TensorProto.BFLOAT16, ml_dtypes.bfloat16)),
     "int8 weights": ("int8", quantized), "int4 weights": ("int4", lambda: quantized(bits=4)), "fp8": ("fp8", fp8),
 }  # fmt: skip

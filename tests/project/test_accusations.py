@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common import Row
+from evidence.accusations.converted.study import result_of
 from evidence.accusations.looked_at import Entry, judge
 from evidence.accusations.page import rows_of
 from evidence.accusations.run import Outcome, Red, Study
@@ -61,3 +62,20 @@ def test_another_error_or_another_blame_is_another_red(differs):
     assert not judge([red()], [entry(errors=("WrongInf", "WrongValue"))], whole=True).of("not looked at")
     other = red(**{"reason": "output 0: 3 of 4", **differs})
     assert judge([other], [exact], whole=True).of("not looked at") == [other]
+
+
+def record(**says: Any) -> dict[str, Any]:
+    return {"id": "one", "status": "failed", "check": "accuracy", "error": "WrongValue", "cause": None, **says}
+
+
+@pytest.mark.parametrize("result, records", [
+    ("right", []), ("accused", [record()]), ("accused", [record(check="fidelity", error="InvalidArgument")]),
+    ("right", [record(id="uncounted")]), ("a setting named", [record(cause={"name": "setting"})]),
+    ("accused", [record(cause={"name": "setting"}), record()]),
+    ("loses too much", [record(check="fidelity", error="LowFidelity"), record(cause={"name": "setting"})]),
+])  # fmt: skip
+def test_a_red_of_a_converted_file_is_an_accusation_but_for_a_setting_and_a_loss(result, records):
+    assert (
+        result_of({"records": records, "uncounted": ["uncounted"], "verified": {"onnxruntime": ["int8"]}}) == result
+    )
+    assert records or result_of({"records": [], "uncounted": [], "verified": {}}) == "not verified"

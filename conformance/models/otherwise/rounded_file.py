@@ -28,7 +28,14 @@ from conformance.models.otherwise.rounding import (
     signs_by_byte,
 )
 from conformance.process.arrays import Array
-from conformance.runtimes.onnxreference import Compute, Outputs, ReferenceSession, evaluator_class, unround_attributes
+from conformance.runtimes.onnxreference import (
+    Beyond,
+    Compute,
+    Outputs,
+    ReferenceSession,
+    evaluator_class,
+    unround_attributes,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -69,7 +76,9 @@ class RoundedSession(ReferenceSession):
         self._widens = sum(math.prod(tensor.dims) for tensor in model.graph.initializer) > MOVED_WEIGHTS
         super().__init__(model, weights if self._widens else {name: _wide(one) for name, one in weights.items()})
 
-    def run(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
+    def run(
+        self, inputs: Mapping[str, Array], rounding: Rounding | None = None, *, beyond: Beyond = "ignore"
+    ) -> list[Array]:
         """Return the outputs; with ``rounding`` every weight and every result of a node is off by it."""
         weights = self._evaluator.rt_inits_
         self._units = None if rounding is None else ArrayUnits(rounding)
@@ -77,7 +86,7 @@ class RoundedSession(ReferenceSession):
         try:
             if self._units is not None and rounding is not None and not rounding.given:
                 self._evaluator.rt_inits_ = self._units.nudged(weights)
-            return super().run(inputs)
+            return super().run(inputs, beyond=beyond)
         finally:
             self._units, self._evaluator.rt_inits_ = None, weights
 

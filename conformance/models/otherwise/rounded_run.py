@@ -12,17 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from conformance.models.otherwise.rounding import MATRICES, OF_SUMS, SUMS, Rounding, Units, one_by_one
+from conformance.models.otherwise.rounding import MATRICES, SUMS, Rounding, Units, one_by_one
 from conformance.models.reference.dispatch import Arguments, Function, Keywords, Operator, OperatorCalls
 from conformance.process.errors import attempt
 
 TRANSFORMS = ("aten._fft_r2c", "aten._fft_c2r", "aten._fft_c2c")
 """Fourier transforms, whose results are sums of all of a row, each times a number of size one."""
-
-ANGLES = 1.0
-"""How far a transform whose length is no power of two is off for each of its terms, in units of the sum of their
-sizes. A runtime may go by the formula then, since halving ends at a length that is odd: the angle 2 pi j k / n
-grows to 2 pi n, of which float32 is off by up to pi n units, of either sign."""
 
 FUSED = (
     "gelu", "native_group_norm", "native_layer_norm", "native_batch_norm", "_native_batch_norm_legit",
@@ -125,12 +120,9 @@ class Rounded(OperatorCalls):
         parts = torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
         if not self._is_plain(parts):
             return result
-        signal = result if name == "aten._fft_c2r" else value
-        count = math.prod(signal.shape[dim] for dim in dims)
+        count = math.prod((result if name == "aten._fft_c2r" else value).shape[dim] for dim in dims)
         size = value.abs().sum(dims, keepdim=True) * {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[norm]
         size = (size * (1 + (name == "aten._fft_c2r"))).expand(result.shape)  # of which half is not given
-        if count & (count - 1):
-            size = size * (ANGLES * count / OF_SUMS)
         moved = self._units.summed(parts, size.unsqueeze(-1).expand(parts.shape) if result.is_complex() else size)
         return torch.view_as_complex(moved.contiguous()) if result.is_complex() else moved
 

@@ -97,9 +97,13 @@ def _factored(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
 
 
 def _sampled(func: Operator, args: Arguments, out: Tensor) -> Tensor:
-    """Samples at a place that is no number."""
-    bad: Tensor = (~args[1].isfinite()).any(-1)
-    return bad.unsqueeze(1).expand(out.shape)
+    """Samples at a place that is no number, where PyTorch gives something else than it says: "NaN values in grid
+    would be interpreted as -1", and what is beyond the border is padded; by reflections (2) an infinity never is."""
+    meant: Tensor = func(args[0], args[1].nan_to_num(-1.0, 1e4, -1e4), *args[2:])
+    parts = (meant != out) & ~(meant.isnan() & out.isnan())
+    odd, endless = (each.any(-1).unsqueeze(1) for each in (~args[1].isfinite(), args[1].isinf()))
+    found: Tensor = odd & (parts | (endless & (args[3] == 2)))
+    return found
 
 
 def _cropped(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _NAMES = {"float32": "FLOAT", "int8": "INT8", "uint8": "UINT8"}
 
 
-def carry(model: ModelProto) -> ModelProto:
-    """Cast the inputs and outputs of a model that NumPy has no types for, and have it take tensors alone. The model
-    given is changed."""
+def carry(model: ModelProto, *, halves: bool = False) -> ModelProto:
+    """Cast the inputs and outputs of a model that NumPy has no types for, with ``halves`` those of float16 too, and
+    have it take tensors alone. The model given is changed."""
     from onnx import TensorProto, helper
 
     if not any(entry.domain in OWN for entry in model.opset_import):  # its nodes are of other domains
@@ -32,7 +32,7 @@ def carry(model: ModelProto) -> ModelProto:
         for value in values:
             kind = value.type.tensor_type
             name = TYPES.get(kind.elem_type, "")
-            carrier = carrier_of(name)
+            carrier = "float32" if halves and name == "float16" else carrier_of(name)
             passed_as_is = carrier == name or name == "string"
             if not value.type.HasField("tensor_type") or passed_as_is or (value.name in weights and not gives):
                 continue

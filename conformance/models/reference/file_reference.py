@@ -35,7 +35,7 @@ from conformance.process.arrays import Array, Inputs
 from conformance.process.disk.onnx_models import serialized
 from conformance.process.errors import Stopped, Undecided, attempt, or_else
 from conformance.runtimes import Session
-from conformance.runtimes.evaluator_rules import doubts, halves
+from conformance.runtimes.evaluator_rules import doubts, halves, has_half
 from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
 from conformance.runtimes.onnxgraph.random_nodes import random_nodes
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes
@@ -172,6 +172,12 @@ class FileReference(Reference):
         self.half = next((name for name in ("bfloat16", "float16") if name in kinds), None)
         return self.half
 
+    def leaves_range(self, inputs: Inputs) -> bool:
+        if self.abstains is not None or not has_half(read_graph(self._file)):
+            return False
+        given = {name: carried(array) for name, array in inputs.items()}
+        return isinstance(attempt(lambda: self._evaluated.run(given, beyond="raise")), FloatingPointError)
+
     def arguments(self, inputs: Mapping[str, Array]) -> tuple[tuple[Array, ...], dict[str, Array]]:
         return self.passing.passed(inputs)
 
@@ -190,7 +196,8 @@ class FileReference(Reference):
     @cached_property
     def _leaving_open(self) -> frozenset[str]:
         names = [node.op_type for node in all_nodes(read_graph(self._file))]
-        return frozenset() if self._misread else open_operators(names)
+        runs = not self._misread and not isinstance(attempt(lambda: self._evaluated), Exception)
+        return open_operators(names) if runs else frozenset()
 
     def operators(
         self, inputs: Inputs, shapes: Collection[tuple[int, ...]] = ()

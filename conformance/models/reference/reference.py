@@ -110,6 +110,11 @@ class Reference(ABC):
         """Return the operators by which a call goes by the statistics of its batch, or drops values at random."""
         return ()
 
+    def leaves_range(self, inputs: Inputs) -> bool:
+        """Return whether something of 16 bits comes to numbers that these do not hold, too large or too small: a
+        runtime may hold them in 32 bits on its way."""
+        return False
+
     @abstractmethod
     def keeps_signs(self, inputs: Inputs) -> bool:
         """Return whether the operators that a call runs leave no zero's sign open."""

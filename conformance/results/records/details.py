@@ -386,7 +386,7 @@ RULES = {
     "result",
     "corners": "a box had its corners the other way round, and torchvision.ops.nms expects x1 < x2 and y1 < y2",
     "rounding": "rounding decides between values, or numbers of values, that are far apart",
-    "unstable": "a unit in the last place decides whether there is a number, NaN or an infinity",
+    "unstable": "a unit in the last place, or what 16 bits do not hold, decides whether there is a number",
 }
 """By the names that ``Record.left_open`` has."""
 
