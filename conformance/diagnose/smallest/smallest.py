@@ -85,9 +85,10 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
 def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | None:
     details = stop.details
     runtime = run.cell.runtime
-    if runtime not in ("onnxruntime", "openvino") or stop.fault != "runtime" or details.get("cause"):
+    if runtime is None or stop.fault != "runtime" or details.get("cause"):
         return None
-    if runtime == "openvino" and (stop.stage != "compare" or run.cell.converted):
+    by_values = registry.named(runtime).values_only and stop.stage == "compare" and not run.cell.converted
+    if runtime != "onnxruntime" and not by_values:  # of which whoever mends it can run a script
         return None
     right = _who_is_right(runtime, details)
     if right is None:
