@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.diagnose.nodes.loss import sqnr
-from conformance.diagnose.nodes.sides import Side, inner_names
+from conformance.diagnose.nodes.sides import FileTensors, inner_names
 from conformance.process.arrays import Array
 from conformance.runtimes.onnxgraph.reads import operator_of
 
@@ -17,7 +17,7 @@ _CARRY = {"Cast", "DequantizeLinear", "Identity", "QuantizeLinear"}
 """Operators that give on what they are given, in another type."""
 
 
-def matched(one: Side, other: Side) -> dict[str, str]:
+def matched(one: FileTensors, other: FileTensors) -> dict[str, str]:
     """Return each tensor of the second side that has the values of one of the first, with its name there: those of
     one name first, and then any of many values."""
     by_shape: dict[object, list[str]] = {}
@@ -40,7 +40,7 @@ def _tells(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.size > 1 and bool(np.any(array != array.flat[0]))
 
 
-def by_structure(one: Side, other: Side, found: Mapping[str, str]) -> dict[str, str]:
+def by_structure(one: FileTensors, other: FileTensors, found: Mapping[str, str]) -> dict[str, str]:
     """Return what is ``found`` of the second side, and each tensor whose node has the operator and the inputs of one
     of the first that nothing else stands for: what is computed wrongly has neither its values nor, renamed, its
     name."""
@@ -64,7 +64,7 @@ def by_structure(one: Side, other: Side, found: Mapping[str, str]) -> dict[str, 
     return stands
 
 
-def standing(one: Side, other: Side) -> dict[str, str]:
+def standing(one: FileTensors, other: FileTensors) -> dict[str, str]:
     """Return each tensor of a converted file that stands for one of the original, whatever its values are, with its
     name there: outputs by their place, names of one shape and kind, structure, what is nearest from ``NEAR`` on, and
     structure again."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.diagnose.nodes.counterparts import NEAR, standing
 from conformance.diagnose.nodes.loss import sqnr
-from conformance.diagnose.nodes.sides import ONE, SECONDS, Side
+from conformance.diagnose.nodes.sides import ONE, SECONDS, FileTensors
 from conformance.diagnose.search import Asking, require_time, search_aside
 from conformance.process.arrays import Array
 from conformance.process.errors import or_else
@@ -34,7 +34,7 @@ class Layer:
     """What is said of weights that are as far off as the part itself."""
 
 
-def layers(one: Side, other: Side, runtime: str, libraries: Sequence[str]) -> list[Layer]:
+def layers(one: FileTensors, other: FileTensors, runtime: str, libraries: Sequence[str]) -> list[Layer]:
     """Return the layers of a converted file, ``other``, in the order in which they are computed; the runtime computes
     each of the values of the original, ``one``."""
     stands = standing(one, other)
@@ -59,13 +59,13 @@ def layers(one: Side, other: Side, runtime: str, libraries: Sequence[str]) -> li
     return [_layer(one, other, name, stands[name], computed[name]) for name in sorted(parts, key=order.__getitem__)]
 
 
-def _layer(one: Side, other: Side, name: str, like: str, computed: Array | None) -> Layer:
+def _layer(one: FileTensors, other: FileTensors, name: str, like: str, computed: Array | None) -> Layer:
     right = [one.tensors[like]]
     whole, own = sqnr([other.tensors[name]], right), None if computed is None else sqnr([computed], right)
     return Layer(name, like, whole, own, () if own is None else [*_weights(one, other, name, like, own)])
 
 
-def _before(other: Side, name: str, known: Mapping[str, str]) -> list[str]:
+def _before(other: FileTensors, name: str, known: Mapping[str, str]) -> list[str]:
     """Return the nearest tensors before one that the original has too."""
     end = {each for each in known if each != name}
     nodes = (other.graph.nodes[index] for index in other.graph.computing([name], end))
@@ -76,7 +76,7 @@ _BY_WEIGHTS = 6.0
 """Decibels by which the weights of a layer may be nearer to the original than what it computes, to explain it."""
 
 
-def _weights(one: Side, other: Side, name: str, like: str, own: float) -> Iterator[str]:
+def _weights(one: FileTensors, other: FileTensors, name: str, like: str, own: float) -> Iterator[str]:
     """Yield the weights of a layer that are about as far off as what it computes."""
     node, original = other.graph.node_of(name), one.graph.node_of(like)
     if node is None or original is None:

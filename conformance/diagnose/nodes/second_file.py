@@ -18,7 +18,7 @@ import numpy as np
 
 from conformance.diagnose.nodes.counterparts import by_structure, matched
 from conformance.diagnose.nodes.node_walk import NodePlace
-from conformance.diagnose.nodes.sides import ONE, Side, literal_side, runtime_side
+from conformance.diagnose.nodes.sides import ONE, FileTensors, literal_side, runtime_side
 from conformance.process.arrays import Array, Inputs
 from conformance.process.worker import aside
 from conformance.runtimes.onnxgraph.reads import first_output, line_of, operator_of, plain
@@ -57,9 +57,9 @@ def place_of(node: NodeProto, how: str, **more: str) -> NodePlace:
 class Beside:
     """A file, or a runtime, beside what is right."""
 
-    one: Side
+    one: FileTensors
     """What is right."""
-    other: Side
+    other: FileTensors
 
     def __post_init__(self) -> None:
         self.same = matched(self.one, self.other)
@@ -87,7 +87,7 @@ class Beside:
         return None if self.lost is None else _difference(self.one, self.other, self.lost, self.same, called)
 
 
-def _first_lost(other: Side, same: Mapping[str, str], wrong: Sequence[str]) -> int | None:
+def _first_lost(other: FileTensors, same: Mapping[str, str], wrong: Sequence[str]) -> int | None:
     todo, seen, found = [*wrong], {*wrong}, []
     while todo:
         index = other.graph.makers.get(todo.pop())
@@ -101,7 +101,9 @@ def _first_lost(other: Side, same: Mapping[str, str], wrong: Sequence[str]) -> i
     return min(found, default=None)
 
 
-def _difference(one: Side, other: Side, node: NodeProto, same: Mapping[str, str], called: str) -> str | None:
+def _difference(
+    one: FileTensors, other: FileTensors, node: NodeProto, same: Mapping[str, str], called: str
+) -> str | None:
     """Say in what a node is another than that of the first file; None where it is the same."""
     like = _counterpart(one, other, node, same)
     if like is None:
@@ -124,7 +126,7 @@ def _difference(one: Side, other: Side, node: NodeProto, same: Mapping[str, str]
     return None
 
 
-def _counterpart(one: Side, other: Side, node: NodeProto, same: Mapping[str, str]) -> NodeProto | None:
+def _counterpart(one: FileTensors, other: FileTensors, node: NodeProto, same: Mapping[str, str]) -> NodeProto | None:
     """Return the node of the first file that a node stands for: of the same output, or else of the same inputs."""
     named = next((one.graph.node_of(name) for name in node.output if one.graph.node_of(name) is not None), None)
     inputs = {same[name] for name in other.computed(node) if name in same}

@@ -40,7 +40,7 @@ ONE = 40.0
 
 
 @dataclass
-class Side:
+class FileTensors:
     """A file with the values of its tensors, as a runtime computes them, or as the file means them."""
 
     model: ModelProto
@@ -83,13 +83,13 @@ def inner_names(model: ModelProto) -> list[str]:
     return [name for node in model.graph.node for name in node.output if name]
 
 
-def literal_side(file: Path, libraries: Sequence[str], inputs: Inputs, runtime: str) -> Side:
+def literal_side(file: Path, libraries: Sequence[str], inputs: Inputs, runtime: str) -> FileTensors:
     """Return a file with its tensors as a runtime computes them that merges no nodes; raises what that raises."""
     model = _load(file)
-    return Side(model, {**inputs, **values(model, inner_names(model), runtime, libraries, inputs)})
+    return FileTensors(model, {**inputs, **values(model, inner_names(model), runtime, libraries, inputs)})
 
 
-def runtime_side(file: Path, libraries: Sequence[str], inputs: Inputs, runtime: str) -> Side:
+def runtime_side(file: Path, libraries: Sequence[str], inputs: Inputs, runtime: str) -> FileTensors:
     """Return a file with its tensors as a runtime computes them with all that it merges (``unmarked_values``), as far
     as it does within ``SECONDS``, whatever it does to the process that it runs in."""
     model, entry = _load(file), registry.named(runtime)
@@ -106,10 +106,10 @@ def runtime_side(file: Path, libraries: Sequence[str], inputs: Inputs, runtime: 
 
         return unmarked_values(model, inner_names(model), run)
 
-    return Side(model, {**inputs, **search_aside(found, SECONDS, ONE)})
+    return FileTensors(model, {**inputs, **search_aside(found, SECONDS, ONE)})
 
 
-def meant_side(file: Path, case: Case, folder: Folder, libraries: Sequence[str], inputs: Inputs) -> Side:
+def meant_side(file: Path, case: Case, folder: Folder, libraries: Sequence[str], inputs: Inputs) -> FileTensors:
     """Return a file with its tensors as it means them, in its types and in float64 (``FileReference``), as far as
     NumPy has these types.
 
@@ -125,7 +125,7 @@ def meant_side(file: Path, case: Case, folder: Folder, libraries: Sequence[str],
         wanted = reference(inputs)
         exact = reference.oracle(inputs)
     names = [output.name for output in shown.graph.output]
-    return Side(
+    return FileTensors(
         model, {**inputs, **dict(zip(names, wanted, strict=True))}, dict(zip(names, exact or (), strict=False))
     )
 

@@ -15,7 +15,7 @@ from conformance.case.draw.example import Example
 from conformance.diagnose.nodes.layers import Layer, layers
 from conformance.diagnose.nodes.other_runtime import ask
 from conformance.diagnose.nodes.second_file import Beside
-from conformance.diagnose.nodes.sides import Side, meant_side, runtime_side
+from conformance.diagnose.nodes.sides import FileTensors, meant_side, runtime_side
 from conformance.diagnose.operators.losses import judge_noise
 from conformance.front.commands.align.question import Chosen, heading
 from conformance.front.commands.align.table import AlignAnswer, Row, decibels, number
@@ -185,7 +185,7 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     return AlignAnswer(heading(run, chosen, runtime), ["dB by itself", "dB up to it"], rows, sentences, bool(wrong))
 
 
-def _row(one: Side, other: Side, layer: Layer, *, first: bool) -> Row:
+def _row(one: FileTensors, other: FileTensors, layer: Layer, *, first: bool) -> Row:
     node, like = other.graph.node_of(layer.tensor), one.graph.node_of(layer.like)
     own = "" if layer.own is None else decibels(layer.own)
     badness = -math.inf if layer.own is None else math.inf if layer.own == -math.inf else -min(layer.own, 1e9)
@@ -196,7 +196,7 @@ def _row(one: Side, other: Side, layer: Layer, *, first: bool) -> Row:
     )  # fmt: skip
 
 
-def _most(other: Side, found: Sequence[Layer], *, wrong: bool) -> Iterator[str]:
+def _most(other: FileTensors, found: Sequence[Layer], *, wrong: bool) -> Iterator[str]:
     """Say which layer loses most itself."""
     if not wrong:
         yield "nothing parts in this example: the outputs have the SQNR that is due"

@@ -10,7 +10,7 @@ from typing import Protocol
 from conformance.results.records.sanitize import literal
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """An operator of a captured program, or a node of a file."""
 
     @property
@@ -29,7 +29,7 @@ class Source(Protocol):
 class Row:
     """A value of an operator: where it is from, the node that has it, and how far it is off."""
 
-    operator: Source
+    operator: RowSource
     node: str
     measures: Sequence[str]
     badness: float
