@@ -16,7 +16,7 @@ from conformance.case.draw.example import Example
 from conformance.case.files.declaration import Case
 from conformance.compare.close import Limit, differs
 from conformance.compare.judges import Right, defaults_for
-from conformance.diagnose.nodes.second_file import parting
+from conformance.diagnose.nodes.second_file import parting, parting_in
 from conformance.diagnose.operators.captured_program import Unable
 from conformance.diagnose.operators.first_operator import Failing, Search, locate
 from conformance.diagnose.own_code import Own, accused, own_code, told_of, turn
@@ -36,6 +36,7 @@ from conformance.process.errors import Details, Stopped, attempt, or_else, summa
 from conformance.process.worker import aside
 from conformance.process.worker.warm import one_thread
 from conformance.results.records.causes import cause_of_smallest
+from conformance.runtimes import registry
 from conformance.runtimes.registry import LITERAL
 
 SECONDS = 120.0
@@ -48,6 +49,8 @@ def find_operator(red: RedCell) -> tuple[Details, Reduced | None]:
     be behind it. With it comes the smallest function that fails there, where it is the exporter's fault and no other
     cell of the case has shown it."""
     run, verify, stored, example, stop = red.of.run, red.of.verify, red.of.exported, red.example, red.stop
+    if stop.fault == "runtime":
+        return _by_cuts(red), None
     if run.cell.exporter == "onnx":  # which nobody exports
         return _second_file(red), None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
@@ -93,6 +96,21 @@ def _second_file(red: RedCell) -> Details:
         if place is None:
             ask = partial(parting, *files, run.libraries(), one.inputs)
             place = or_else(None, partial(aside.ask, ask, SECONDS))
+    red.of.verify.add_seconds("locate", time.perf_counter() - start)
+    return {} if place is None else {"parts_at": place.as_dict()}
+
+
+def _by_cuts(red: RedCell) -> Details:
+    """Return the first node of which OpenVINO computes other values than a runtime that is right. Of ONNX Runtime,
+    ``nodes.blame`` has looked at each node by itself."""
+    run, example, stop = red.of.run, red.example, red.stop
+    runtime, witnesses = run.cell.runtime or "", stop.details.get("witnesses") or ()
+    right = next((one["runtime"] for one in witnesses if one["answer"] == "agrees" and not one.get("config")), None)
+    of_its_own = bool(runtime) and registry.named(runtime).values_only
+    if not of_its_own or right is None or example is None or stop.stage != "compare" or run.cell.converted:
+        return {}
+    start = time.perf_counter()
+    place = or_else(None, lambda: parting_in(red.of.model.file, run.libraries(), example.inputs, runtime, right))
     red.of.verify.add_seconds("locate", time.perf_counter() - start)
     return {} if place is None else {"parts_at": place.as_dict()}
 

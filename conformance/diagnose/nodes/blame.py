@@ -87,8 +87,10 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
     broken = Broken(
         suspect.model, suspect.libraries, example.inputs, suspect.config, outcome_of(stop, example, suspect.judged)
     )
-    asked_of = suspect.runtime == "onnxruntime" and stop.stage == "compare" and found.fault != "reference"
-    if asked_of and right_without_reuse(broken):
+    asked_of = suspect.runtime == "onnxruntime" and stop.stage in ("run", "compare") and found.fault != "reference"
+    if asked_of and right_without_reuse(
+        _with_right_values(broken, suspect, example) if stop.stage == "run" else broken
+    ):
         return inquiry.plus(Shows("memory"))
     if found.conclusion == "optimizer":
         inquiry = inquiry.plus(details={"optimizer": guilty(broken)})
@@ -182,6 +184,16 @@ def outcome_of(stop: Stopped, example: Example, judged: Judged) -> Callable[[Ask
         return "alike" if comparison.error == stop.error else "other"
 
     return outcome
+
+
+def _with_right_values(broken: Broken, suspect: Suspect, example: Example) -> Broken:
+    """Return a model that has stopped, for which it does not suffice to run."""
+
+    def outcome(asked: Asked) -> str:
+        wrong = asked.outputs is not None and suspect.judged(example, asked.outputs).verdict == "failed"
+        return "other" if wrong else broken.outcome(asked)
+
+    return dataclasses.replace(broken, outcome=outcome)
 
 
 def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> list[Array]:

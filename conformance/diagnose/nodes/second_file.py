@@ -1,5 +1,5 @@
-"""Find where a file parts from the one that it has to compute the same as: the first node with other values of the
-same inputs, and its weight, attribute or operator that is another.
+"""Find where a file parts from the one that it has to compute the same as, or a runtime from a file: the first node
+with other values of the same inputs, and its weight, attribute or operator that is another.
 
 Tensors are the same by their values: those of one name are compared first, and then any, since names may be others.
 A node that a tool has rewritten has no tensor of its own in the other file, but what is computed of it has: only what
@@ -8,89 +8,86 @@ leads to a wrong output through nothing but tensors that the other file lacks is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.compare.close import Limit, differs
+from conformance.diagnose.nodes.counterparts import by_structure, matched
 from conformance.diagnose.nodes.node_walk import NodePlace
+from conformance.diagnose.nodes.sides import ONE, FileTensors, literal_side, runtime_side
 from conformance.process.arrays import Array, Inputs
-from conformance.runtimes.inner_tensors import values
-from conformance.runtimes.onnxgraph.reads import Graph, initializers, line_of, operator_of, plain, reads
+from conformance.process.worker import aside
+from conformance.runtimes.onnxgraph.reads import first_output, line_of, operator_of, plain
 from conformance.runtimes.registry import LITERAL
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import NodeProto
 
-_SAME = Limit(of_largest=64)
-"""The difference up to which two tensors are the same: what other sums of many products make of them."""
 _SHOWN = 60
 
 
-def parting(
-    first: Path, second: Path, libraries: Sequence[str], inputs: Inputs, runtime: str = LITERAL
-) -> NodePlace | None:
+def parting(first: Path, second: Path, libraries: Sequence[str], inputs: Inputs) -> NodePlace | None:
     """Return the first node of the second file with other values; None where no output is wrong, or nothing of the
-    node is another. Raises what the runtime raises."""
-    one, other = (_Computed(file, libraries, inputs, runtime) for file in (first, second))
-    same = dict(_matched(one, other))
-    wrong = [
-        name
-        for name, like in zip(other.graph.outputs, one.graph.outputs, strict=False)
-        if not _alike(other.tensors.get(name), one.tensors.get(like))
-    ]
-    found = _first_lost(other, same, wrong)
-    if found is None:
-        return None
-    node = other.graph.nodes[found]
-    name, why = node.name or next(filter(None, node.output), ""), _why(one, other, node, same, first.name)
-    return None if why is None else NodePlace(name, operator_of(node), line_of(node), "differs", why=why)
+    node is another. Raises what ONNX Runtime raises, which computes both node by node."""
+    beside = Beside(*(literal_side(file, libraries, inputs, LITERAL) for file in (first, second)))
+    why = beside.difference(first.name)
+    return None if beside.lost is None or why is None else place_of(beside.lost, "differs", why=why)
 
 
-class _Computed:
-    """A file with the values of all its tensors."""
-
-    def __init__(self, file: Path, libraries: Sequence[str], inputs: Inputs, runtime: str) -> None:
-        import onnx
-
-        model: ModelProto = onnx.load(file)
-        self.graph = Graph(model)
-        self.constants: dict[str, Array] = initializers(model)
-        fixed = [name for node in self.graph.nodes if node.op_type == "Constant" for name in node.output]
-        names = [name for node in self.graph.nodes for name in node.output if name]
-        self.tensors: dict[str, Array] = {**inputs, **values(model, names, runtime, libraries, inputs)}
-        self.constants |= {name: self.tensors[name] for name in fixed if name in self.tensors}
-
-    def computed(self, node: NodeProto) -> list[str]:
-        """Return what a node reads that is no constant."""
-        return [name for name in reads(node) if name not in self.constants]
+def parting_in(
+    file: Path, libraries: Sequence[str], inputs: Inputs, runtime: str, right: str
+) -> NodePlace | None:  # fmt: skip
+    """Return the first node of which a runtime computes other values than one that is ``right``, by cuts; None where
+    no output is wrong. Raises what ``right`` raises."""
+    one = aside.ask(partial(literal_side, file, libraries, inputs, right), ONE)
+    lost = Beside(one, runtime_side(file, libraries, inputs, runtime)).lost
+    return None if lost is None else place_of(lost, "parts", by=right)
 
 
-def _alike(got: Any, wanted: Any) -> bool:
-    if not isinstance(got, np.ndarray) or not isinstance(wanted, np.ndarray):
-        return got is wanted
-    return differs(got, wanted, _SAME) is None
+def place_of(node: NodeProto, how: str, **more: str) -> NodePlace:
+    """Return the place of a node that may have no name."""
+    return NodePlace(node.name or first_output(node), operator_of(node), line_of(node), how, **more)
 
 
-def _matched(one: _Computed, other: _Computed) -> Iterator[tuple[str, str]]:
-    """Yield each tensor of the second file that the first has too, with its name there."""
-    by_shape: dict[object, list[str]] = {}
-    for name, array in one.tensors.items():
-        by_shape.setdefault(getattr(array, "shape", None), []).append(name)
-    for name, array in other.tensors.items():
-        if name in one.tensors and _alike(array, one.tensors[name]):
-            yield name, name
-        elif isinstance(array, np.ndarray) and array.size > 1 and np.any(array != array.flat[0]):
-            likes = (like for like in by_shape.get(array.shape, ()) if _alike(array, one.tensors[like]))
-            like = next(likes, None)
-            if like is not None:
-                yield name, like
+@dataclass
+class Beside:
+    """A file, or a runtime, beside what is right."""
+
+    one: FileTensors
+    """What is right."""
+    other: FileTensors
+
+    def __post_init__(self) -> None:
+        self.same = matched(self.one, self.other)
+        """Each tensor of the other that has the values of one of the first, with its name there."""
+        pairs = zip(self.other.graph.outputs, self.one.graph.outputs, strict=False)
+        wrong = [name for name, like in pairs if self.one.off(like, self.other.tensors.get(name)) > 1]
+        found = _first_lost(self.other, self.same, wrong)
+        self.lost = None if found is None else self.other.graph.nodes[found]
+        """The first node behind a wrong output that gives other values of inputs which the first has too; None where
+        no output is wrong."""
+
+    @cached_property
+    def stands(self) -> dict[str, str]:
+        """Each tensor of the other that stands for one of the first, whatever its values are, with its name there."""
+        named = {name: name for name in self.other.tensors if name not in self.same and self._alike(name)}
+        return by_structure(self.one, self.other, {**named, **self.same})
+
+    def _alike(self, name: str) -> bool:
+        """Return whether both have a tensor of that name, made by one operator."""
+        nodes = [side.graph.node_of(name) for side in (self.one, self.other)]
+        return None not in nodes and len({operator_of(node) for node in nodes if node is not None}) == 1
+
+    def difference(self, called: str) -> str | None:
+        """Say in what that node is another than in the first file, which is ``called`` so; None where it is not."""
+        return None if self.lost is None else _difference(self.one, self.other, self.lost, self.same, called)
 
 
-def _first_lost(other: _Computed, same: Mapping[str, str], wrong: Sequence[str]) -> int | None:
-    """Return the first node behind wrong outputs that gives other values of inputs which the first file has too."""
+def _first_lost(other: FileTensors, same: Mapping[str, str], wrong: Sequence[str]) -> int | None:
     todo, seen, found = [*wrong], {*wrong}, []
     while todo:
         index = other.graph.makers.get(todo.pop())
@@ -104,7 +101,9 @@ def _first_lost(other: _Computed, same: Mapping[str, str], wrong: Sequence[str])
     return min(found, default=None)
 
 
-def _why(one: _Computed, other: _Computed, node: NodeProto, same: Mapping[str, str], called: str) -> str | None:
+def _difference(
+    one: FileTensors, other: FileTensors, node: NodeProto, same: Mapping[str, str], called: str
+) -> str | None:
     """Say in what a node is another than that of the first file; None where it is the same."""
     like = _counterpart(one, other, node, same)
     if like is None:
@@ -117,7 +116,7 @@ def _why(one: _Computed, other: _Computed, node: NodeProto, same: Mapping[str, s
             return f"its {name} is {_short(own.get(name))}, in {called} {_short(theirs.get(name))}"
     for place, (name, known) in enumerate(zip(node.input, like.input, strict=False)):
         if name in other.constants and known in one.constants:
-            found = _difference(other.constants[name], one.constants[known], called)
+            found = _of_weight(other.constants[name], one.constants[known], called)
             if found is not None:
                 return f"its weight {name}{found}"
         elif same.get(name, name) != known and not (name in other.constants or known in one.constants):
@@ -127,7 +126,7 @@ def _why(one: _Computed, other: _Computed, node: NodeProto, same: Mapping[str, s
     return None
 
 
-def _counterpart(one: _Computed, other: _Computed, node: NodeProto, same: Mapping[str, str]) -> NodeProto | None:
+def _counterpart(one: FileTensors, other: FileTensors, node: NodeProto, same: Mapping[str, str]) -> NodeProto | None:
     """Return the node of the first file that a node stands for: of the same output, or else of the same inputs."""
     named = next((one.graph.node_of(name) for name in node.output if one.graph.node_of(name) is not None), None)
     inputs = {same[name] for name in other.computed(node) if name in same}
@@ -138,7 +137,7 @@ def _counterpart(one: _Computed, other: _Computed, node: NodeProto, same: Mappin
     return found[0] if found else None
 
 
-def _difference(got: Array, wanted: Array, called: str) -> str | None:
+def _of_weight(got: Array, wanted: Array, called: str) -> str | None:
     """Say how a weight is another; None where it is the same."""
     if got.dtype != wanted.dtype or got.shape != wanted.shape:
         return f" is {got.dtype}{[*got.shape]}, in {called} {wanted.dtype}{[*wanted.shape]}"

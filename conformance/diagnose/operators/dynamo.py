@@ -6,6 +6,7 @@ import contextlib
 import operator as python
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from conformance.diagnose.operators.captured_program import (
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 _CORE = "torch.onnx._internal.exporter._core"
 _OF_CALLS = "_handle_call_function_node_with_lowering"
-_STOPPED_AT = re.compile(r"Error when translating node %?(\w+) :")
+_STOPPED_AT = re.compile(r"(?:Error when translating node|While executing) %?(\w+) :")
+"""How the exporter names the node that it translates, and torch.fx the one that is decomposed."""
 _NOTED = re.compile(r"%?(\w+) :")
 
 
@@ -60,14 +62,15 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
 
     def prepared(original: Original, program: ExportedProgram, *args: object, **kwargs: object) -> object:
         seen.captured = program
-        seen.decomposed = original(program, *args, **kwargs)
+        with noting(partial(stop, program.graph_module.graph)):
+            seen.decomposed = original(program, *args, **kwargs)
         return seen.decomposed
 
-    def translated(original: Original, graph: Graph, *args: object, **kwargs: Any) -> object:
-        def stop(error: Exception) -> None:
-            seen.stopped = seen.stopped or _named_in(str(error), graph)
+    def stop(graph: Graph, error: Exception) -> None:
+        seen.stopped = seen.stopped or _named_in(str(error), graph)
 
-        with noting(stop):
+    def translated(original: Original, graph: Graph, *args: object, **kwargs: Any) -> object:
+        with noting(partial(stop, graph)):
             values = original(graph, *args, **kwargs)
         seen.values[id(graph)] = values
         made = kwargs.get("graph_like")

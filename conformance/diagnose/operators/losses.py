@@ -87,13 +87,13 @@ def _losses(
             here = [tensor for tensor in program.ties.get(name, ()) if tensor is not None and tensor in wanted]
             for tensor in here:
                 if tensor not in known:
-                    lost, text = _judge(got[tensor], wanted[tensor], limits.get(name))
+                    lost, text = judge_noise(got[tensor], wanted[tensor], limits.get(name))
                     known[tensor] = Loss(operator, tensor, before, lost, text)
                     yield known[tensor]
             sources[name] = [known[tensor] for tensor in here] or before
 
 
-def _judge(got: Array, wanted: Array, limit: NoiseLimit | None) -> tuple[float, str | None]:
+def judge_noise(got: Array, wanted: Array, limit: NoiseLimit | None) -> tuple[float, str | None]:
     """Return the SQNR of a tensor, and what is wrong with it."""
     odd = odd_shape(Subject(0), got.astype(wanted.dtype) if got.dtype.kind == wanted.dtype.kind else got, wanted)
     if odd is not None:

@@ -34,8 +34,10 @@ from conformance.models.exporters import graph
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import attempt, causes, or_else, text_of
 from conformance.process.worker import aside
+from conformance.runtimes import outputs_of
 from conformance.runtimes.onnxgraph.cut import cut, model_of
-from conformance.runtimes.onnxgraph.reads import Graph, copy_of, operator_of, refill, rewritten
+from conformance.runtimes.onnxgraph.reads import Graph, copy_of, first_output, operator_of, refill, rewritten
+from conformance.runtimes.registry import LITERAL
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -114,11 +116,13 @@ def refused_model(
     if node is None:
         raise Unable("whole" if refuses(exhibit.model) else "vanished")
     operator = operator_behind(exhibit.program, exhibit.model, node)
+    shown = or_else(False, lambda: aside.ask(partial(_is_in_raw, exhibit, node, fed, libraries), SECONDS))
+    stage = {"stage": "translation"} if shown else _stage(exhibit, node, refuses, export)
     if operator is None:
-        return Refused(exhibit, None, {"place": "node", **_of_node(node), **_stage(exhibit, node, refuses, export)})
+        return Refused(exhibit, None, {"place": "node", **_of_node(node), **stage})
     wrong = or_else(None, lambda: _of_another_form(exhibit, operator, inputs, fed, libraries))
     named = wrong.operator if wrong is not None else operator
-    fields = of_operator(named, exhibit.program) | _of_node(node) | _stage(exhibit, node, refuses, export)
+    fields = of_operator(named, exhibit.program) | _of_node(node) | stage
     if wrong is not None:
         fields |= {"detail": wrong.how, "got": wrong.got, "wanted": wrong.wanted}
     names = {named.operator, operator.operator}
@@ -144,6 +148,19 @@ def _stage(
     if refuses(completed(exhibit.raw, exhibit.model)):
         return {"stage": "translation"}
     return {"stage": "optimizer", "passes": guilty(lambda: not refuses(export()))}
+
+
+def _is_in_raw(exhibit: Exhibit, node: NodeProto, fed: Inputs, libraries: Sequence[str]) -> bool:
+    """Return whether a node gives the dtype and shape of before the exporter's passes, by what ONNX Runtime computes:
+    a pass that folds constants may be the first to show the checker what is wrong, and changes nothing."""
+    if exhibit.raw is None:
+        return False
+    name = first_output(node)
+    models = (completed(exhibit.raw, exhibit.model), exhibit.model)
+    ((before,), (after,)) = (
+        outputs_of(cut(model, Graph(model), [name]), LITERAL, libraries, fed) for model in models
+    )  # fmt: skip
+    return before.dtype == after.dtype and before.shape == after.shape
 
 
 def _second(

@@ -38,7 +38,7 @@ def reproduction(
         checks = ["onnx.checker.check_model(model, full_check=True)"]
         end = [*exports, *raising(checks, "the checker accepts it")]
     else:
-        end = [*exports, *running({}), *ending(kind, trials.allowed(), "ORT_DISABLE_ALL")]
+        end = [*exports, *running({}), *ending(kind, trials.allowed(), "run('ORT_DISABLE_ALL')")]
     reads = [f"values = np.load(Path(__file__).with_name({VALUES!r}))"] if apart else []
     lines = [*module(function), "", *reads, *feeding(function, texts, traced), *end]
     modules = modules_of(function, how)

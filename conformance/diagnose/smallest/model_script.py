@@ -1,4 +1,4 @@
-"""The reproduction of a defect by a small model, for whoever mends ONNX Runtime: by onnx, onnxruntime and NumPy."""
+"""The reproduction of a defect by a small model, for whoever mends ONNX Runtime or OpenVINO."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from conformance.compare.excuses import largest_of
 from conformance.diagnose.smallest.model_trial import ModelFailure
-from conformance.diagnose.smallest.reproduction import Reproduction, ending, literal, running, script
+from conformance.diagnose.smallest.reproduction import (
+    WIDEST,
+    Reproduction,
+    ending,
+    literal,
+    running,
+    running_openvino,
+    script,
+)
 from conformance.process.arrays import Array
 from conformance.process.errors import or_else
 from conformance.results.records.sanitize import one_line
@@ -29,21 +37,23 @@ def reproduction(cut: Cut, failure: ModelFailure, expected: Sequence[Array]) -> 
     if right is None:
         return None
     atol = [failure.limit * largest_of(array) for array in expected]
-    rest = [*running(failure.config or {}), *right, *ending(failure.kind, atol, "ORT_ENABLE_ALL")]
+    run, call = running(failure.config or {}), "run('ORT_ENABLE_ALL')"
+    if failure.runtime == "openvino":
+        run, call = running_openvino(), "run()"
+    rest = [*run, *right, *ending(failure.kind, atol, call)]
     text = next(filter(None, (script([*model, *rest]) for model in _models(cut))), None)
     if text is None:
         return None
     wrong = "stops at" if failure.kind.startswith("stops") else "gives wrong outputs for"
     passes = " and ".join(failure.passes)
-    of_optimizer = failure.right == "onnxruntime-unoptimized"
-    by = f"graph optimizer ({passes}) " if passes else "graph optimizer " if of_optimizer else ""
+    by = f"graph optimizer ({passes}) " if passes else "graph optimizer " if failure.of_optimizer else ""
     named = one_line(", ".join(map(operator_of, cut.model.graph.node)), 120)
-    packages = ("onnxruntime", "onnx", "numpy")
-    return Reproduction(text, f"[CPU] {by}{wrong} {named}", [*_ruled_out(failure, of_optimizer)], packages)
+    packages = (failure.runtime, "onnx", "numpy")
+    return Reproduction(text, f"[CPU] {by}{wrong} {named}", [*_ruled_out(failure)], packages)
 
 
-def _ruled_out(failure: ModelFailure, of_optimizer: bool) -> Iterator[str]:
-    if of_optimizer:
+def _ruled_out(failure: ModelFailure) -> Iterator[str]:
+    if failure.of_optimizer:
         yield "The kernels: with `ORT_DISABLE_ALL` the same model is right on the same inputs."
     else:
         yield f"The model: {registry.named(failure.right).title} computes the expected outputs from it."
@@ -111,9 +121,14 @@ def _packed(items: Sequence[str]) -> list[str]:
 
 
 def _right(failure: ModelFailure, model: ModelProto, expected: Sequence[Array]) -> list[str] | None:
-    if failure.right == "onnxruntime-unoptimized":
+    if failure.of_optimizer:
         return ["expected = run('ORT_DISABLE_ALL')"]
     if failure.right == "onnx-reference" and not old(model):  # of which it does not know the rules by itself
         return ["expected = ReferenceEvaluator(model).run(None, feeds)"]
     arrays = [literal(array) for array in expected]
-    return None if None in arrays else [f"expected = [{', '.join(map(str, arrays))}]"]
+    written = f"expected = [{', '.join(map(str, arrays))}]"
+    if None not in arrays and len(written) <= WIDEST:
+        return [written]
+    kept = "next(Path(__file__).parent.glob('cells/*/test_data_set_0'))"  # of the bundle that the script lies in
+    files = f"[onnx.load_tensor(right / f'output_{{n}}.pb') for n in range({len(expected)})]"
+    return [f"right = {kept}", f"expected = [*map(onnx.numpy_helper.to_array, {files})]"]

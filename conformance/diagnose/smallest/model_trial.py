@@ -1,4 +1,4 @@
-"""Try whether a model fails as another one did: ONNX Runtime against the right outputs of the model."""
+"""Try whether a model fails as another one did: a runtime against the right outputs of the model."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from conformance.compare.close import Limit, differs
+from conformance.diagnose.nodes.blame import in_dtypes_of
 from conformance.diagnose.nodes.other_runtime import Asked
 from conformance.diagnose.search import Asking, Shrinker, ask_here, require_time
 from conformance.process.arrays import Array
 from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import attempt, or_else
 from conformance.results.records.findings import VALUES
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.runtimes.onnxgraph.cut import Cut
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.optimizer_passes import open_at
@@ -42,6 +43,13 @@ class ModelFailure:
     config: Mapping[str, str] | None = None
     passes: Sequence[str] = ()
     """Passes of the optimizer without which a model has to be right; empty where none was named."""
+    runtime: str = "onnxruntime"
+    """The runtime that fails: ONNX Runtime, or OpenVINO."""
+
+    @property
+    def of_optimizer(self) -> bool:
+        """Return whether the runtime is right without its optimizer."""
+        return self.right != self.runtime and registry.named(self.right).computes_with == self.runtime
 
 
 def kind_of(stage: str, error: str) -> str:
@@ -93,7 +101,13 @@ class ModelTrials(Shrinker[Cut]):
             right = attempt(lambda: run(failure.right))
             if isinstance(right, Exception):
                 return "no reference"
-            kind = attempt(lambda: difference(run("onnxruntime"), right, failure.limit))
+            of_values = registry.named(failure.runtime).values_only
+
+            def got() -> list[Array]:
+                outputs = run(failure.runtime)
+                return in_dtypes_of(right, outputs) if of_values else outputs
+
+            kind = attempt(lambda: difference(got(), right, failure.limit))
             if isinstance(kind, Exception):
                 kind = f"stops {type(kind).__name__}"
             if kind is None or not failure.passes:

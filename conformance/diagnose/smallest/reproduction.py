@@ -21,6 +21,7 @@ from conformance.process.errors import display_path
 from conformance.results.records.environment import environment, versions
 from conformance.results.records.record_types import Smallest
 from conformance.results.records.sanitize import fenced, one_line
+from conformance.runtimes.openvino import DEVICE, SETTINGS
 
 MOST_LINES = 39
 """Lines of a script."""
@@ -36,7 +37,8 @@ LIVES = "the defect lives"
 _IMPORTS = {
     "io": "import io", "math": "import math", "operator": "import operator", "sys": "import sys",
     "Path": "from pathlib import Path", "np": "import numpy as np", "onnx": "import onnx",
-    "onnxsim": "import onnxsim", "ort": "import onnxruntime as ort", "torch": "import torch",
+    "onnxsim": "import onnxsim", "ort": "import onnxruntime as ort", "ov": "import openvino as ov",
+    "torch": "import torch",
     "ReferenceEvaluator": "from onnx.reference import ReferenceEvaluator",
 }  # fmt: skip
 
@@ -154,9 +156,21 @@ def running(config: Mapping[str, str]) -> list[str]:
     ]
 
 
-def ending(kind: str, atol: Sequence[float], level: str) -> list[str]:
-    """The end of a script: what it gives at a level is held against ``expected``, or what it raises is shown."""
-    run = f"run({level!r})"
+def running_openvino() -> list[str]:
+    """The function ``run`` of a script: what OpenVINO gives, with the settings of the suite."""
+    return [
+        "",
+        "def run():",
+        f"    settings = {SETTINGS}",
+        f"    compiled = ov.Core().compile_model(ov.Core().read_model(model), {DEVICE!r}, settings)",
+        "    results = compiled(list(feeds.values()))",
+        "    return [results[port] for port in compiled.outputs]",
+        "",
+    ]
+
+
+def ending(kind: str, atol: Sequence[float], run: str) -> list[str]:
+    """The end of a script: what the call ``run`` gives is held against ``expected``, or what it raises is shown."""
     if kind.startswith("stops"):
         return raising([run], "it runs")
     return [

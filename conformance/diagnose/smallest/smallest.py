@@ -1,4 +1,5 @@
-"""The smallest model that still shows a fault of ONNX Runtime, with a script and a text for whoever mends it."""
+"""The smallest model that still shows a fault of ONNX Runtime or OpenVINO, with a script and a text for whoever mends
+it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ SCRIPT = 60.0
 
 def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> Smallest | None:
     """Write a bundle of the smallest model that fails as ``model`` does at the example into ``folder``, and give
-    what is known of it, for the record; None where the fault is not ONNX Runtime's, or nobody says what is right.
+    what is known of it, for the record; None where the fault is not theirs, or nobody says what is right.
 
     ``nodes`` of ``of`` are left, ``operators`` are theirs. ``repro`` and ``issue`` are files that were written,
     ``repro`` after it had shown the defect in a process of its own; else ``why_not`` is what it said. ``passes`` are
@@ -83,9 +84,13 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
 
 def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | None:
     details = stop.details
-    if run.cell.runtime != "onnxruntime" or stop.fault != "runtime" or details.get("cause"):
+    runtime = run.cell.runtime
+    if runtime is None or stop.fault != "runtime" or details.get("cause"):
         return None
-    right = _who_is_right(details)
+    by_values = registry.named(runtime).values_only and stop.stage == "compare" and not run.cell.converted
+    if runtime != "onnxruntime" and not by_values:  # of which whoever mends it can run a script
+        return None
+    right = _who_is_right(runtime, details)
     if right is None:
         return None
     worst = stop.worst if isinstance(stop, WrongAnswer) else None
@@ -94,14 +99,14 @@ def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | No
         off = worst.error / (largest_of(example.wanted[worst.output]) or 1.0)
     passes = tuple((details.get("optimizer") or {}).get("passes") or ())
     kind = kind_of(stop.stage, stop.error)
-    return ModelFailure(kind, right, limit_of(off), run.libraries(), run.config(), passes)
+    return ModelFailure(kind, right, limit_of(off), run.libraries(), run.config(), passes, runtime)
 
 
-def _who_is_right(details: Details) -> str | None:
+def _who_is_right(runtime: str, details: Details) -> str | None:
     """The runtime that computes what is right for the whole model, or for the node at which ONNX Runtime parts."""
     if details.get("conclusion") == "optimizer":
         return "onnxruntime-unoptimized"
-    others = [other.name for other in registry.second_opinions("onnxruntime") if other.computes_with == other.name]
+    others = [other.name for other in registry.second_opinions(runtime) if other.computes_with != runtime]
     for witness in details.get("witnesses") or ():
         if witness["answer"] == "agrees" and witness["runtime"] in others:
             return str(witness["runtime"])
@@ -132,7 +137,7 @@ def _searched(model: Path, failure: ModelFailure, example: Example, seconds: flo
 
 def _with_passes_of(cut: Cut, failure: ModelFailure) -> ModelFailure:
     """The failure with the passes that break the small model, of which helpers have mostly dropped out."""
-    if failure.right != "onnxruntime-unoptimized":
+    if not failure.of_optimizer:
         return failure
     outcome = outcome_of(failure, _expected(cut, failure))
     with on_disk(cut.model) as file:
@@ -169,7 +174,7 @@ def _write(
     writer.add(Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision="fp32", check="accuracy",
         source=run.record.source, graph={}, inputs=names, judge=judge.as_dict(), build=build.as_dict(), sets=sets,
-        runtimes=["onnxruntime"], excused=list(range(len(expected))), libraries=libraries,
+        runtimes=[failure.runtime], excused=list(range(len(expected))), libraries=libraries,
         config=dict(failure.config or {}),
     ))  # fmt: skip
 

@@ -125,14 +125,14 @@ def run(given: argparse.Namespace) -> int:
 
     other = _other(given)
     if other is not None:
-        return _report([_check_alone(_model(given.paths[0]), given, other, say)], given, outputs, say)
+        return _report([_check_alone(model_of_file(given.paths[0]), given, other, say)], given, outputs, say)
     from conformance.process.disk.model_files import distinct_names, find_models
 
     found = find_models(given.paths)
     if found.others:
         say(f"{found.others:,} other file{'s are' if found.others > 1 else ' is'} no model{'s' * (found.others > 1)}")
     if len(found.models) == 1 and not found.others:
-        return _report([_check_alone(_model(found.models[0]), given, None, say)], given, outputs, say)
+        return _report([_check_alone(model_of_file(found.models[0]), given, None, say)], given, outputs, say)
     from conformance.cells.check_models import Model
 
     models = [Model(*each) for each in zip(found.models, distinct_names(found.models), strict=True)]
@@ -164,7 +164,8 @@ def _outputs(texts: Sequence[str]) -> dict[str, Path | None]:
 # ---- running -------------------------------------------------------------------------------------------------
 
 
-def _model(file: Path) -> Model:
+def model_of_file(file: Path) -> Model:
+    """Return a file with the name of its case."""
     from conformance.cells.check_models import Model
     from conformance.process.disk.model_files import distinct_names
 
@@ -195,7 +196,7 @@ def check_file(file: Path, name: str | None, keys: Mapping[str, Any], say: Say) 
     arguments(parser)
     precision = ["--precision", "fp32"] if "precisions" in keys else []  # what is asked for counts, int8 too
     given = parser.parse_args([*precision, "--", str(file)])
-    model = _model(file)
+    model = model_of_file(file)
     model = dataclasses.replace(model, name=name or model.name)
     checked = _check_with(model, given, None, say, lambda record, reported: None, keys)
     if checked.refused:

@@ -231,10 +231,10 @@ class Diagnosis(Verdict):
     exported by itself), libraries, time, length. Of an export that fails undeclared, the smallest function that
     cannot be exported either, and of a model that the checker refuses one that it refuses too, or `why_not`:
     uncaptured (the exporter stops before it has captured a program), exported (each call is exported by itself).
-    Where ONNX Runtime is at fault, the smallest model that fails alike: `nodes` of `of` are left, their `operators`,
-    `bundle` (its folder), `repro` (a script that showed the defect in a process of its own) and `issue` (the text to
-    report), or `why_not`; `passes` of the optimizer that break it, how many models were `tried`, `seconds`,
-    `unfinished` (time ran out)"""
+    Where ONNX Runtime or OpenVINO is at fault, the smallest model that fails alike: `nodes` of `of` are left, their
+    `operators`, `bundle` (its folder), `repro` (a script that showed the defect in a process of its own) and `issue`
+    (the text to report), or `why_not`; `passes` of the optimizer that break it, how many models were `tried`,
+    `seconds`, `unfinished` (time ran out)"""
     explained: list[record_types.Explained] = field(default_factory=list)
     """of a failure of its outputs that is not declared, what explanations say of it that decide nothing: `by` which
     one, its `text`, or the `error` that it raised"""

@@ -11,7 +11,7 @@ import pytest
 import torch
 from onnx import helper
 from onnxscript import opset18 as op
-from torch.onnx._internal.exporter import _dispatching
+from torch.onnx._internal.exporter import _decomp, _dispatching
 
 from conformance.case.plan.settings import Settings
 from conformance.cells.runner import Runner
@@ -44,6 +44,13 @@ class Net(torch.nn.Module):
         return F.hardswish(y * 3)  # here
     def forward(self, x):
         return torch.relu(self.part(torch.sin(x)) + 1)
+"""
+TRACE = """
+import torch
+class Trace(torch.nn.Module):
+    def forward(self, x):
+        y = torch.sin(x)
+        return y + torch.trace(y)
 """
 HERE = {"line": "beside.py:7", "source": "return F.hardswish(y * 3)  # here", "operator": "aten.hardswish"}
 TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
@@ -78,6 +85,19 @@ def lowering(function: Callable[..., Any], operator: str = "hardswish") -> Plant
     return wrapping(_dispatching, "dispatch", dispatched)
 
 
+def decomposition(function: Callable[..., Any], operator: Any) -> Planting:
+    """An operator is decomposed in another way before it is translated."""
+
+    def table(original: Any, registry: Any) -> Any:
+        return {**original(registry), operator: function}
+
+    return wrapping(_decomp, "create_onnx_friendly_decomposition_table", table)
+
+
+def of_no_overload(x: Any) -> Any:
+    return torch.ops.aten.add(x)
+
+
 def unknown(g: Any, x: Any) -> Any:
     return g.op("NoSuchOperator", x)
 
@@ -88,6 +108,11 @@ def stopping(*_: Any) -> Any:
 
 def mixed(x: Any) -> Any:
     return op.Mul(op.HardSigmoid(x), op.Cast(x, to=11))
+
+
+def of_another_rank(x: Any) -> Any:
+    one = op.Constant(value_ints=[1])
+    return op.Unsqueeze(op.HardSwish(x), op.Sub(one, one))  # which nobody sees before constants are folded
 
 
 def mean_of_rows(x: Any, *_: Any, **__: Any) -> Any:
@@ -131,12 +156,20 @@ REFUSED = {
         DYNAMO, lowering(mixed), ("check", "InferenceError"),
         {**HERE, "how": "refused", "type": "Mul", "stage": "translation"},
         "the checker refuses what becomes of beside.py:7"),
+    "a shape that a pass shows, which is not to blame": Refused(
+        DYNAMO, lowering(of_another_rank), ("check", "InferenceError"),
+        {**HERE, "how": "refused", "type": "Unsqueeze", "stage": "translation", "passes": None},
+        "the checker refuses what becomes of beside.py:7"),
     "a symbolic that raises": Refused(
         TORCHSCRIPT, symbolic(stopping), ("export", "RuntimeError"), {**HERE, "how": "raises"},
         "the exporter stops at beside.py:7"),
     "a lowering that raises": Refused(
         DYNAMO, lowering(stopping), ("export", "ConversionError"), {**HERE, "how": "raises"},
         "the exporter stops at beside.py:7"),
+    "a decomposition that raises": Refused(
+        DYNAMO, decomposition(of_no_overload, torch.ops.aten.trace.default), ("export", "ConversionError"),
+        {"operator": "aten.trace", "line": "beside.py:6", "source": "return y + torch.trace(y)", "how": "raises"},
+        "the exporter stops at beside.py:6", case=module_of("Trace"), small=("aten.trace",)),
     "a dtype": Refused(
         TORCHSCRIPT, symbolic(as_double), ("compare", "WrongDtype"),
         {"operator": "aten.hardswish", "how": "dtype", "got": "float64", "wanted": "float32"},
@@ -177,12 +210,15 @@ OF_OWN_CODE = (
 def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench, name):
     row = REFUSED[name]
     with planted(row.planting):
-        record = bench.run(say(row.case, row.export), PYTHON, check=row.check, **SMALL)
+        python = TRACE if "Trace" in row.case else PYTHON
+        record = bench.run(say(row.case, row.export), python, check=row.check, **SMALL)
     fault = "case" if name in OF_OWN_CODE else "exporter"
     assert verdict(record) == ("failed", *row.found, fault) and record.operator is not None, record.reason
     assert {key: record.operator.get(key) for key in row.told} == row.told, record.operator
     assert any(line.startswith(row.said) for line in details(record))
     assert record.smallest is not None and record.smallest["operators"] == [*row.small], record.smallest
+    if "decomposition" in name:
+        assert "Declaration: aten::add.Tensor(" in f"{record.reason}"
 
 
 SECOND = {

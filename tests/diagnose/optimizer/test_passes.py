@@ -183,3 +183,24 @@ def test_a_cell_that_is_right_without_memory_used_twice_lays_it_to_the_runtime(b
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert (record.conclusion, record.optimizer) == ("memory", None)
     assert any("enable_mem_reuse" in line for line in details(record))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_cell_that_stops_and_is_right_without_memory_used_twice_has_no_operator(bench, right):
+    """Where it runs without that and gives wrong values, memory is not all there is."""
+
+    def reuses(original: Any, model: Any, session: Any, options: dict[str, Any]) -> bool:
+        return session is None or session.enable_mem_reuse
+
+    def stop(inputs: dict[str, Any], outputs: list[Any]) -> list[Any]:
+        raise RuntimeError("a shape that was another tensor's")
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(answering(reuses, stop)(Planted()))
+        if not right:
+            stack.enter_context(answering(lambda *_: True, off_by_a_quarter)(Planted()))
+        record = bench.run(GELU)
+    assert verdict(record)[:3] == ("failed", "run", "RuntimeError")
+    assert ((record.fault, record.conclusion) == ("runtime", "memory")) is right
+    if right:
+        assert not record.operator and any("enable_mem_reuse" in line for line in details(record))

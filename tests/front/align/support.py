@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.front.commands.align.answer import AlignAnswer, Row, align
+from conformance.front.commands.align.answer import align
 from conformance.front.commands.align.question import AlignQuestion
+from conformance.front.commands.align.table import AlignAnswer, Row
 from tests.kit.cases import write_case
 from tests.kit.networks import PYTHON
 

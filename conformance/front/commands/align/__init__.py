@@ -1,11 +1,13 @@
-"""``conformance align``: the first operator whose value in the graph is not what it is in PyTorch."""
+"""``conformance align``: the first operator whose value in the graph is not what it is in PyTorch; of an ONNX file,
+the first node whose value in a runtime is not what the file, or the one that it was made of, means."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from conformance.front.commands import add_cases, add_option, add_store
+from conformance.front.commands import add_cases, add_store
+from conformance.process.errors import UserError
 from conformance.runtimes import registry
 
 RUNTIMES = tuple(
@@ -13,23 +15,35 @@ RUNTIMES = tuple(
 )
 
 _EPILOG = """Without --at, --values and --seed it looks at the example with which a cell of the model failed
-when it ran last, or else at one of the sizes of the export."""
+when it ran last, or else at one of the sizes of the export; of files at the first that fails of those that
+'conformance check' draws."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("case", help="name of the case, with the values of vary where it has them")
+    parser.add_argument(
+        "case", nargs="+", metavar="CASE|FILE",
+        help="name of the case, with the values of vary where it has them; or an ONNX file, whose tensors are "
+        "compared with what the file means, or a file and another that was made of it",
+    )  # fmt: skip
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that the case has")
-    add_option(parser, "--precision", "fp32", "fp16, int8 or a variant")
+    parser.add_argument(
+        "--precision", help="fp16, int8 or a variant (default: fp32, or what the second file was converted to)"
+    )
     add_cases(parser)
     parser.add_argument(
-        "--runtime", default="onnxruntime-literal", choices=RUNTIMES,
-        help="what computes the graph (default: %(default)s, ONNX Runtime node by node with its optimizer off, since "
-        "showing the tensors inside changes what the optimizer merges)",
+        "--runtime", choices=RUNTIMES,
+        help=f"what computes the graph (default: {registry.LITERAL}, ONNX Runtime node by node with its optimizer "
+        "off, since showing tensors changes what the optimizer merges; onnxruntime for a file by itself)",
     )  # fmt: skip
     parser.add_argument("--at", metavar="DIM=N,...", help="sizes, as in batch=2,h=64; others as in the export")
     parser.add_argument("--values", metavar="REGIME", help="kind of values (default: plain)")
     parser.add_argument("--seed", type=int, help="seed of the values; the default is made of the case's name")
+    for name, what in (("dim", "sizes of an open dim"), ("input", "the values of an input")):
+        parser.add_argument(
+            f"--{name}", action="append", default=[], metavar="NAME=VALUE",
+            help=f"of files: {what}, as for 'conformance check'; repeatable",
+        )  # fmt: skip
     parser.epilog = f"{_EPILOG}\n\n{parser.epilog}"
     parser.add_argument("--all", action="store_true", help="show every operator, also those not found in the graph")
     add_store(parser)
@@ -37,13 +51,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where PyTorch and the graph part."""
-    from conformance.front.commands.align.answer import align, show
+    from conformance.front.commands.align.answer import align
     from conformance.front.commands.align.question import AlignQuestion
+    from conformance.front.commands.align.table import show
 
+    files = _files(given)
     question = AlignQuestion(
-        given.case, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,
-        opset=given.opset, precision=given.precision, runtime=given.runtime, at=given.at, values=given.values,
-        seed=given.seed,
+        given.case[0], given.cases or [Path("cases")], given.store / "models", files=files, dims=given.dim,
+        inputs=given.input, exporter=given.exporter, opset=given.opset, precision=given.precision,
+        runtime=given.runtime or ("onnxruntime" if len(files) == 1 else registry.LITERAL), at=given.at,
+        values=given.values, seed=given.seed,
     )  # fmt: skip
     answer = align(question)
     show(answer, everything=given.all)
@@ -52,9 +69,19 @@ def run(given: argparse.Namespace) -> int:
             f"so {answer.failed} did not fail by an operator of the graph alone: its runtime may compute otherwise "
             "what is right here, which --runtime shows"
         )
-    elif not answer.parts and not question.names_example:
+    elif not answer.parts and not question.names_example and not files:
         print(
             "that is one example, as no failing one of this model is kept: run its cells first, or give --at, "
             "--values and --seed what stands in the line 'smallest example'"
         )
     return int(answer.parts)
+
+
+def _files(given: argparse.Namespace) -> list[Path]:
+    """Return the ONNX files, none where a case is named. Raises UserError for more of either."""
+    files = [Path(name) for name in given.case if name.endswith(".onnx")]
+    if len(given.case) > 1 and (len(files) < len(given.case) or len(files) > 2):
+        raise UserError("align: name one case, or one ONNX file, or one and another that was made of it")
+    if not files and (given.dim or given.input):
+        raise UserError("--dim and --input are for ONNX files; a case says them itself, and --at names sizes")
+    return files

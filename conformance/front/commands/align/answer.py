@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from conformance.compare.judges import NoiseLimits
@@ -13,7 +12,9 @@ from conformance.diagnose.operators.captured_program import Operator, Unable, wi
 from conformance.diagnose.operators.first_operator import Search
 from conformance.diagnose.operators.forced import Parting, Step
 from conformance.diagnose.operators.losses import Loss, largest, losses
-from conformance.front.commands.align.question import AlignQuestion, Chosen, answered
+from conformance.front.commands.align.file_answer import of_file
+from conformance.front.commands.align.question import AlignQuestion, Chosen, answered, heading
+from conformance.front.commands.align.table import AlignAnswer, Row, decibels, number
 from conformance.judge.verify import Verifier
 from conformance.judge.verify_converted import RuntimeVerifier
 from conformance.models.cell_run import CellRun
@@ -21,41 +22,8 @@ from conformance.models.conversion import converted_model
 from conformance.process.errors import UserError
 from conformance.results.records.location import describe_unable, located
 from conformance.results.records.record_types import OperatorFields
-from conformance.results.records.sanitize import literal
-from conformance.runtimes import registry
 from conformance.runtimes.inner_tensors import values
 from conformance.runtimes.onnxgraph.reads import Graph, operator_of
-
-
-@dataclass(frozen=True)
-class Row:
-    """A value of an operator: where it is from, the node that has it, and how far it is off."""
-
-    operator: Operator
-    node: str
-    measures: Sequence[str]
-    badness: float
-    """How far it is off, beside others; -inf where it was not compared."""
-    parts: bool = False
-    first: bool = False
-
-
-@dataclass(frozen=True)
-class AlignAnswer:
-    heading: str
-    measures: Sequence[str]
-    """What is measured, as headings of columns."""
-    rows: Sequence[Row]
-    sentences: Sequence[str]
-    parts: bool
-    failed: str | None = None
-    """The cell that failed with this example when it ran last, where one is known."""
-
-    @property
-    def counted(self) -> str:
-        compared = sum(row.badness > -math.inf for row in self.rows)
-        missing = len(self.rows) - compared
-        return f"{len(self.rows)} values of operators: {compared} compared, {missing} not known in the graph"
 
 
 def align(question: AlignQuestion) -> AlignAnswer:
@@ -64,23 +32,13 @@ def align(question: AlignQuestion) -> AlignAnswer:
 
 
 def _answer(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
+    if run.cell.exporter == "onnx":
+        return of_file(run, chosen, runtime)
     try:
         return (_converted if run.cell.converted else _exported)(run, chosen, runtime)
     except Unable as reason:
         why = describe_unable({"unable": reason.why, "detail": str(reason)})
         raise UserError(f"{run.cell.case.name}, {run.cell.exporter} opset {run.cell.opset}: {why}") from None
-
-
-def _heading(run: CellRun, chosen: Chosen, runtime: str) -> str:
-    draw = chosen.draw
-    cell, sizes = run.cell, ", ".join(f"{name}={size}" for name, size in draw.dims.items())
-    entry = registry.named(runtime)
-    how = f"{entry.title}, {entry.shown_inside}" if entry.shown_inside else entry.title
-    return (
-        f"{cell.case.name}, {cell.exporter} opset {cell.opset}, {cell.precision}, by {how}; "
-        f"{sizes or 'no dims'}, {draw.regime} values, seed {draw.seed}"
-        f"{f', with which {chosen.failed} failed when it ran last' if chosen.failed else ''}"
-    )
 
 
 def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
@@ -95,7 +53,7 @@ def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     if inside and not told:
         sentences = [f"no output is wrong, though {inside} values inside differ (x)"]
     return AlignAnswer(
-        _heading(run, chosen, runtime), ["error/allowed"], rows, sentences, told is not None, chosen.failed
+        heading(run, chosen, runtime), ["error/allowed"], rows, sentences, told is not None, chosen.failed
     )
 
 
@@ -134,7 +92,7 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     ]  # fmt: skip
     parts = any(loss.text for loss in found)
     sentences = [*_conclude(found, worst)]
-    return AlignAnswer(_heading(run, chosen, runtime), ["dB", "drop"], rows, sentences, parts, chosen.failed)
+    return AlignAnswer(heading(run, chosen, runtime), ["dB", "drop"], rows, sentences, parts, chosen.failed)
 
 
 def _nodes(graph: Graph) -> dict[str, str]:
@@ -164,65 +122,3 @@ def name(operator: Operator) -> str:
     """``aten.conv2d in gather, model.py:7``."""
     module = f" in {operator.module}" if operator.module else ""
     return f"{operator.called or operator.operator}{module}{f', {operator.line}' if operator.line else ''}"
-
-
-def number(ratio: float) -> str:
-    return f"{ratio:,.0f}" if 10 <= ratio < 1e6 else f"{ratio:.2g}"
-
-
-def decibels(value: float) -> str:
-    return {math.inf: "no loss", -math.inf: "all lost"}.get(value, f"{value:.1f}")
-
-
-NEIGHBOURS = 2
-"""Rows shown before and after the first that parts."""
-WORST = 10
-WIDTH = 300
-"""Columns where the output is no terminal, so that no path or name is broken in two."""
-
-
-def show(answer: AlignAnswer, *, everything: bool) -> None:
-    """Print what was aligned, the table, and the conclusion."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
-
-    def line(text: str) -> None:
-        console.print(literal(text), markup=False, highlight=False, soft_wrap=True)
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "line", "source", "module", "operator", "node"):
-        table.add_column(name, overflow="fold")
-    for name in answer.measures:
-        table.add_column(name, justify="right")
-    chosen = answer.rows if everything else choose(answer)
-    for row in chosen:
-        table.add_row(*(escape(literal(cell)) for cell in _cells(row)))
-    line(answer.heading)
-    line(answer.counted)
-    console.print(table)
-    if len(answer.rows) > len(chosen):
-        line(f"and {len(answer.rows) - len(chosen)} more; --all shows them")
-    for sentence in answer.sentences:
-        line(sentence)
-
-
-def choose(answer: AlignAnswer) -> list[Row]:
-    """The first that parts with its neighbours, the others that part, and the worst, in order."""
-    worst = {id(row) for row in sorted(answer.rows, key=lambda row: -row.badness)[:WORST]}
-    first = [place for place, row in enumerate(answer.rows) if row.first]
-    return [row for place, row in enumerate(answer.rows)
-            if row.parts or id(row) in worst or any(abs(place - at) <= NEIGHBOURS for at in first)]  # fmt: skip
-
-
-def _cells(row: Row) -> Iterator[str]:
-    operator = row.operator
-    yield ">>" if row.first else "x" if row.parts else ""
-    yield from (operator.line or "", operator.source or "", operator.module or "")
-    yield operator.called or operator.operator
-    yield row.node
-    yield from row.measures

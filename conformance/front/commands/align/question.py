@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,16 @@ class AlignQuestion:
     case: str
     paths: Sequence[Path]
     store: Path
+    files: Sequence[Path] = ()
+    """One ONNX file or two, in place of a case."""
+    dims: Sequence[str] = ()
+    """Of files, as for ``conformance check --dim``."""
+    inputs: Sequence[str] = ()
+    """Of files, as for ``conformance check --input``."""
     exporter: str | None = None
     opset: int | None = None
-    precision: str = "fp32"
+    precision: str | None = None
+    """fp32, unless the second file is a converted one."""
     runtime: str = LITERAL
     at: str | None = None
     """``batch=2,h=64``; other dims are as in the export."""
@@ -50,6 +58,10 @@ class Chosen:
     draw: Draw
     failed: str | None = None
     """The cell that failed with it when it ran last; None for an example that the user names, or that is chosen."""
+    named: bool = True
+    """False where others may be drawn in its place."""
+    because: str | None = None
+    """Why it was chosen, of those that are drawn."""
 
 
 _T = TypeVar("_T")
@@ -63,7 +75,7 @@ def answered(question: AlignQuestion, answer: Callable[[CellRun, Chosen, str], _
     """
     from conformance.process.worker.warm import prepare_process
 
-    case = find_case(question.case, question.paths)
+    case = case_of_files(question) if question.files else find_case(question.case, question.paths)
     settings = Settings(store=question.store, failures=question.store.parent / DRAWS)
     cells = _fitting(case, question)
     found = None if question.names_example else _failed(case, cells, settings)
@@ -78,11 +90,45 @@ def answered(question: AlignQuestion, answer: Callable[[CellRun, Chosen, str], _
     prepare_process()
     try:
         with CellRun.opened(cell, settings) as run:
-            return answer(run, chosen or Chosen(_draw(run, question)), question.runtime)
+            named = question.names_example or not question.files
+            return answer(run, chosen or Chosen(_draw(run, question), named=named), question.runtime)
     except (Stopped, Unavailable) as stop:
         if isinstance(stop, Stopped) and stop.fault == "harness":
             raise
         raise UserError(f"{cell.case.name}, {cell.exporter} opset {cell.opset}: {stop}") from None
+
+
+def case_of_files(question: AlignQuestion) -> Case:
+    """Return the case that ``conformance check`` makes of these files. Raises UserError where it makes none."""
+    from conformance.cells.check_models import CheckedModel
+    from conformance.front.commands import check
+    from conformance.front.commands.file_cases import describe_case
+    from conformance.process.worker.warm import new_file_worker
+
+    parser = argparse.ArgumentParser()
+    check.arguments(parser)
+    options = [f"--{name}={text}" for name in ("dim", "input") for text in getattr(question, f"{name}s")]
+    given = parser.parse_args([*options, "--", *map(str, question.files)])
+    said = describe_case(given, question.files[0], next(iter(question.files[1:]), None), lambda line: None)
+    model = CheckedModel(check.model_of_file(question.files[0]))
+    with new_file_worker() as worker:
+        return check.case_with_sizes(model, said, worker, lambda line: None)
+
+
+def heading(run: CellRun, chosen: Chosen, runtime: str) -> str:
+    """Say what is aligned, of which example."""
+    draw = chosen.draw
+    cell, sizes = run.cell, ", ".join(f"{name}={size}" for name, size in draw.dims.items())
+    beside = f" and {Path(cell.file_of_another).name} beside it" if cell.file_of_another else ""
+    entry = registry.named(runtime)
+    shown = entry.shown_inside and cell.exporter != "onnx"  # whose parts are cut out where showing tensors changes it
+    how = f"{entry.title}, {entry.shown_inside}" if shown else entry.title
+    return (
+        f"{cell.case.name}{beside}, {cell.exporter} opset {cell.opset}, {cell.precision}, by {how}; "
+        f"{sizes or 'no dims'}, {draw.regime} values, seed {draw.seed}"
+        f"{f', with which {chosen.failed} failed when it ran last' if chosen.failed else ''}"
+        f"{f', {chosen.because}' if chosen.because else ''}"
+    )
 
 
 # ---- what the user says --------------------------------------------------------------------------------------
@@ -90,11 +136,15 @@ def answered(question: AlignQuestion, answer: Callable[[CellRun, Chosen, str], _
 
 def _fitting(case: Case, question: AlignQuestion) -> list[Cell]:
     """Return a cell for each model that fits the question, the first of the case first."""
-    cells = [cell for cell in plan(case) if cell.check in ("export", "fidelity")]
+    models = ("export", "fidelity")
+    cells = [cell for cell in plan(case) if cell.check in models]
+    cells += [cell for cell in plan(case) if cell.is_of_own_file and cell.check == "accuracy"]
+    of_file = [name for name, settings in case.says.precisions.items() if settings.file is not None]
+    precision = question.precision or (of_file[0] if question.files and of_file else "fp32")
     fitting = [
         cell
         for cell in cells
-        if cell.precision == question.precision
+        if cell.precision == precision
         and question.exporter in (None, cell.exporter)
         and question.opset in (None, cell.opset)
     ]

@@ -1,0 +1,120 @@
+"""The table that ``conformance align`` prints: a row for each value, with where it is from and how far it is off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from conformance.results.records.sanitize import literal
+
+
+class RowSource(Protocol):
+    """An operator of a captured program, or a node of a file."""
+
+    @property
+    def operator(self) -> str: ...
+    @property
+    def called(self) -> str | None: ...
+    @property
+    def line(self) -> str | None: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def module(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value of an operator: where it is from, the node that has it, and how far it is off."""
+
+    operator: RowSource
+    node: str
+    measures: Sequence[str]
+    badness: float
+    """How far it is off, beside others; -inf where it was not compared."""
+    parts: bool = False
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class AlignAnswer:
+    heading: str
+    measures: Sequence[str]
+    """What is measured, as headings of columns."""
+    rows: Sequence[Row]
+    sentences: Sequence[str]
+    parts: bool
+    failed: str | None = None
+    """The cell that failed with this example when it ran last, where one is known."""
+
+    @property
+    def counted(self) -> str:
+        compared = sum(row.badness > -math.inf for row in self.rows)
+        missing = len(self.rows) - compared
+        return f"{len(self.rows)} values of operators: {compared} compared, {missing} not known in the graph"
+
+
+def number(ratio: float) -> str:
+    return f"{ratio:,.0f}" if 10 <= ratio < 1e6 else f"{ratio:.2g}"
+
+
+def decibels(value: float) -> str:
+    return {math.inf: "no loss", -math.inf: "all lost"}.get(value, f"{value:.1f}")
+
+
+NEIGHBOURS = 2
+"""Rows shown before and after the first that parts."""
+WORST = 10
+WIDTH = 300
+"""Columns where the output is no terminal, so that no path or name is broken in two."""
+
+
+def show(answer: AlignAnswer, *, everything: bool) -> None:
+    """Print what was aligned, the table, and the conclusion."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
+
+    def line(text: str) -> None:
+        console.print(literal(text), markup=False, highlight=False, soft_wrap=True)
+
+    chosen = answer.rows if everything else choose(answer)
+    cells = [[*_cells(row)] for row in chosen]
+    names = ("", "line", "source", "module", "operator", "node", *answer.measures)
+    used = [place for place in range(len(names)) if place == 0 or any(row[place] for row in cells)]
+    table = Table(box=None, pad_edge=False)
+    for place in used:
+        measured = place >= len(names) - len(answer.measures)
+        table.add_column(names[place], overflow="fold", justify="right" if measured else "left")
+    for row in cells:
+        table.add_row(*(escape(literal(row[place])) for place in used))
+    line(answer.heading)
+    line(answer.counted)
+    console.print(table)
+    if len(answer.rows) > len(chosen):
+        line(f"and {len(answer.rows) - len(chosen)} more; --all shows them")
+    for sentence in answer.sentences:
+        line(sentence)
+
+
+def choose(answer: AlignAnswer) -> list[Row]:
+    """The first that parts with its neighbours, the others that part, and the worst, in order."""
+    worst = {id(row) for row in sorted(answer.rows, key=lambda row: -row.badness)[:WORST]}
+    first = [place for place, row in enumerate(answer.rows) if row.first]
+    return [row for place, row in enumerate(answer.rows)
+            if row.parts or id(row) in worst or any(abs(place - at) <= NEIGHBOURS for at in first)]  # fmt: skip
+
+
+def _cells(row: Row) -> Iterator[str]:
+    operator = row.operator
+    yield ">>" if row.first else "x" if row.parts else ""
+    yield from (operator.line or "", operator.source or "", operator.module or "")
+    yield operator.called or operator.operator
+    yield row.node
+    yield from row.measures
