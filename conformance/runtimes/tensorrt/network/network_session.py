@@ -22,6 +22,7 @@ from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
 from conformance.runtimes.tensorrt.network.looks import check_looks
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, read_network
+from conformance.runtimes.tensorrt.network.plain_types import cast_to
 from conformance.runtimes.tensorrt.rtx import MODULE, absence
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ class NetworkSession:
         with self._without_verdict(inputs):
             found = NetworkEvaluator(self.network).run(inputs)
         return [np.asarray(found[name]) for name in self._outputs]
+
+    def in_float64(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return the outputs as they are where no tensor is rounded to float32 before them. Raises what NumPy
+        raises."""
+        found = NetworkEvaluator(self.network, np.float64).run(inputs)
+        kinds = {self.network.tensors[each].name: self.network.tensors[each].dtype for each in self.network.outputs}
+        return [cast_to(found[name], kinds[name]) for name in self._outputs]
 
     def inside(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the tensors outside of loops and branches by name, up to the first that cannot be computed."""
