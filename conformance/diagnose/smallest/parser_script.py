@@ -1,5 +1,5 @@
-"""The reproduction of what TensorRT's parser reads otherwise: one node as a model, and a script that prints the layers
-that become of it, by TensorRT's own API."""
+"""The reproduction of what TensorRT's parser reads otherwise: one node as a model, and a script that prints the
+layers that become of it, by TensorRT's own API."""
 
 from __future__ import annotations
 
