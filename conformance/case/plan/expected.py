@@ -118,7 +118,8 @@ def owed(entry: Fails, cell: Cell) -> bool:
         return (cell.check == "fidelity") == (entry.when.runtime is None)
     if entry.when.values:
         special = {value in SPECIALS for value in entry.when.values}
-        return (cell.check == "specials" and True in special) or (cell.check == "accuracy" and False in special)
+        plain = cell.check == "accuracy" or (cell.check == "meaning" and entry.when.runtime is not None)
+        return (cell.check == "specials" and True in special) or (plain and False in special)
     if cell.check in ("parse", "build"):  # which not every runtime that stops at the model has to share
         seen = cell.check == "build" or entry.error == "UnsupportedModel"
         return entry.when.runtime is not None and entry.stage == "load" and seen

@@ -173,7 +173,7 @@ def test_the_layout_of_a_recurrent_layer_is_not_read(tmp_path, layout, right):
     assert alike(*in_network(tmp_path, model)) is right
 
 
-FUNCTIONS = """<ir_version: 9, opset_import: ["" : 17, "a" : 1, "b" : 1]>
+FUNCTIONS = """<ir_version: 10, opset_import: ["" : 17, "a" : 1, "b" : 1]>
     g (float[3] x) => (float y) {{ t = a.{0}(x)  y = b.{1}(t) }}
     <domain: "a", opset_import: ["" : 17]> {0} (p) => (q) {{ q = Neg(p) }}
     <domain: "b", opset_import: ["" : 17]> {1} (p) => (q) {{ q = Abs(p) }}"""
@@ -184,6 +184,13 @@ FUNCTIONS = """<ir_version: 9, opset_import: ["" : 17, "a" : 1, "b" : 1]>
 def test_functions_of_one_name_and_of_a_name_of_onnx_are_mixed_up(tmp_path, first, second, right):
     model = parser.parse_model(FUNCTIONS.format(first, second))
     assert alike(*in_network(tmp_path, model)) is right
+
+
+@real
+def test_overloads_of_a_function_are_taken_for_the_first(tmp_path):
+    text = FUNCTIONS.format("F", "F").replace("b.F(t)", "a.F:two(t)")
+    text = text.replace('domain: "b"', 'domain: "a", overload: "two"')
+    assert not alike(*in_network(tmp_path, parser.parse_model(text), LITERAL))
 
 
 @real
