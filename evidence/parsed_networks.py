@@ -32,6 +32,7 @@ from evidence.parsed_outputs import SECONDS, compared
 from evidence.tensorrt_rtx import catalogue
 
 PAGE = ROOT / "docs" / "evidence" / "parsed-networks.md"
+_MADE = ("export", "convert")
 _REFUSED, _NOT_COVERED = "which the check parse is about", "not written down here"
 _WORDS = ("right", "wrong", "not covered", "failed", "refused")
 
@@ -167,12 +168,12 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 @functools.cache
-def _records(quick: bool) -> tuple[list[dict[str, Any]], float]:
-    return catalogue(f"test_meaning{' and asinh' if quick else ''}")
+def _records(quick: bool) -> list[dict[str, Any]]:
+    return catalogue(f"test_meaning{' and asinh' if quick else ''}")[0]
 
 
 def _catalogue_rows(quick: bool) -> Iterator[Row]:
-    records, seconds = _records(quick)
+    records = _records(quick)
     for precision in ("fp32", "fp16", "int8"):
         for exporter in ("torchscript", "dynamo", "onnx"):
             of = [one for one in records if (one["exporter"], base_of(one["precision"])) == (exporter, precision)]
@@ -183,9 +184,11 @@ def _catalogue_rows(quick: bool) -> Iterator[Row]:
     sound = [one for one in records if _became(one) in ("right", "accused")]
     wrongly = sum(_became(one) == "accused" for one in sound)
     yield none("sound models of the catalogue that are accused", wrongly, f"of {len(sound)}", len(sound))
-    yield Row(
-        "seconds of the catalogue, from the store", f"{seconds:.0f} s", target="at most 30 s", met=seconds <= 30
+    spent = sum(
+        sum(one["seconds"].values()) - sum(one["seconds"].get(word, 0.0) for word in _MADE) for one in records
     )
+    about = f"{len(records)} cells, summed; without exporting and converting"
+    yield Row("seconds of the catalogue", f"{spent:.0f} s", about, target="at most 30 s", met=spent <= 30)
 
 
 def _became(record: Mapping[str, Any]) -> str:
@@ -206,10 +209,10 @@ def write(where: str) -> None:
     told = {word: [(name, said) for name, (one, said, _) in found.items() if one == word] for word in _WORDS}
     looks = [(name, look) for name, (_, _, look) in found.items() if look]
     wrong = Counter(
-        (one["case"], _why(one)) for one in _records(False)[0] if _became(one) == "wrong"
+        (one["case"], _why(one)) for one in _records(False) if _became(one) == "wrong"
     )  # fmt: skip
     open_ = Counter(
-        (_became(one), _cell(str(one["reason"]))) for one in _records(False)[0] if one["status"] == "skipped"
+        (_became(one), _cell(str(one["reason"]))) for one in _records(False) if one["status"] == "skipped"
     )
     lacking = Counter(said.partition(" (")[2].replace(")", "", 1) for _, said in told["not covered"])
     PAGE.write_text(
@@ -265,7 +268,8 @@ recorded outputs ([the check `meaning`](../tensorrt.md#without-a-gpu)). No kerne
 
 ## Looks without values
 
-What the sizes and dtypes of outputs, and inputs that no layer reads, say of the same networks.
+What the sizes and dtypes of outputs, and inputs that no layer reads, say of the same networks. The values of
+test_quantizelinear_blocked_asymmetric fit the wrong dtype too.
 
 | test | said |
 |---|---|
