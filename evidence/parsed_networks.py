@@ -1,7 +1,9 @@
-"""Evaluate the networks that TensorRT's parser makes of ONNX's own node tests, and compare with the recorded outputs.
+"""Evaluate the networks that TensorRT's parser makes of ONNX's own node tests and of the shipped catalogue, and those
+in which faults were planted.
 
-A test that the parser refuses is tried again with its inputs of whole numbers as constants, then with all but the
-first, then with all. Each runs in a process of its own, as the parser may end that.
+The tests are compared with the recorded outputs. One that the parser refuses is tried again with its inputs of whole
+numbers as constants, then with all but the first, then with all. Each runs in a process of its own, as the parser may
+end that.
 """
 
 from __future__ import annotations
@@ -21,10 +23,16 @@ import numpy as np
 from benchmarks.common import ROOT, Row, table
 from conformance.process.errors import NoVerdict, attempt, summarize
 from conformance.process.worker import aside
+from conformance.results.records.words import base_of
+from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadInput, check_looks
 from conformance.runtimes.tensorrt.network.network_session import RenamedInput, open_network
+from evidence.changed_networks import Planted, is_found, planted
+from evidence.counts import enough, none
+from evidence.parsed_outputs import SECONDS, compared
+from evidence.tensorrt_rtx import catalogue
 
 PAGE = ROOT / "docs" / "evidence" / "parsed-networks.md"
-SECONDS = 60.0
+_MADE = ("export", "convert")
 _REFUSED, _NOT_COVERED = "which the check parse is about", "not written down here"
 _WORDS = ("right", "wrong", "not covered", "failed", "refused")
 
@@ -73,21 +81,25 @@ def node_tests(quick: bool) -> list[NodeTest]:
     return found
 
 
-def outcome(test: NodeTest) -> tuple[str, str]:
-    """Return what became of a test in one word, and what there is to say of it."""
+Outcome = tuple[str, str, str]
+"""What became of a test in one word, what there is to say of it, and what the looks without values say."""
+
+
+def outcome(test: NodeTest) -> Outcome:
+    """Return what became of a test."""
     values = [*test.inputs.values(), *test.outputs]
     if not all(isinstance(value, np.ndarray | np.generic) for value in values):
-        return "refused", "sequences"
+        return "refused", "sequences", ""
     whole = [name for name, value in test.inputs.items() if np.asarray(value).dtype.kind in "iub"]
-    word, said = "refused", ""
+    found = "refused", "", ""
     for constants in ([], whole, [*test.inputs][1:], [*test.inputs]):
-        word, said = _outcome(test, constants)
-        if word != "refused":
+        found = _outcome(test, constants)
+        if found[0] != "refused":
             break
-    return word, said
+    return found
 
 
-def _outcome(test: NodeTest, constants: Sequence[str]) -> tuple[str, str]:
+def _outcome(test: NodeTest, constants: Sequence[str]) -> Outcome:
     from onnx import numpy_helper, save
 
     model = type(test.model)()
@@ -98,43 +110,37 @@ def _outcome(test: NodeTest, constants: Sequence[str]) -> tuple[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         save(model, file)
-        got = attempt(functools.partial(_outputs, file, test.inputs))
+        arrays = {name: np.asarray(value) for name, value in test.inputs.items()}
+        got = attempt(functools.partial(_outputs, file, arrays))
+        look = attempt(functools.partial(_look, file, arrays))
+    seen = str(look) if isinstance(look, OtherOutputs | UnreadInput) else ""
     if isinstance(got, NoVerdict):
         words = {_REFUSED: "refused", _NOT_COVERED: "not covered"}
-        return next((word for part, word in words.items() if part in str(got)), "failed"), str(got)
-    if isinstance(got, RenamedInput):
-        return "wrong", str(got)
+        return next((word for part, word in words.items() if part in str(got)), "failed"), str(got), seen
+    if isinstance(got, RenamedInput | OtherOutputs | UnreadInput):
+        return "wrong", str(got), seen
     if isinstance(got, Exception):
-        return "failed", summarize(got)
-    return _compared(got, test.outputs)
+        return "failed", summarize(got), seen
+    return *compared(got, test.outputs), seen
 
 
 def _outputs(file: Path, inputs: Mapping[str, Any]) -> list[Any]:
     with open_network(file, (), doubles=True) as session:
-        return session.run({name: np.asarray(value) for name, value in inputs.items()})
+        return session.run(inputs)
 
 
-def _compared(got: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:
-    for one, right in zip(got, map(np.asarray, wanted), strict=True):
-        if one.shape != right.shape:
-            return "wrong", f"shape {one.shape} for {right.shape}"
-        floats = right.dtype.kind == "f" or "float" in right.dtype.name
-        share = {1: 0.3, 2: 2e-2}.get(right.dtype.itemsize, 1e-5) if floats else 0.0
-        a, b = one.astype(np.float64), right.astype(np.float64)
-        same = np.isclose(a, b, rtol=share, atol=share / 10, equal_nan=True)
-        if not same.all():
-            at = tuple(np.argwhere(~same)[0])
-            return "wrong", f"{int((~same).sum())} of {same.size} values, as {a[at]:.6g} for {b[at]:.6g}"
-    return "right", ""
+def _look(file: Path, inputs: Mapping[str, Any]) -> None:
+    with open_network(file, (), doubles=True) as session:
+        check_looks(session.network, file, (), inputs)
 
 
-def _asked(test: NodeTest) -> tuple[str, str]:
+def _asked(test: NodeTest) -> Outcome:
     answer = attempt(lambda: aside.ask(functools.partial(outcome, test), SECONDS))
-    return ("failed", summarize(answer)) if isinstance(answer, Exception) else answer
+    return ("failed", summarize(answer), "") if isinstance(answer, Exception) else answer
 
 
 @functools.cache
-def study(quick: bool) -> dict[str, tuple[str, str]]:
+def study(quick: bool) -> dict[str, Outcome]:
     """Return what became of each test."""
     return {test.name: _asked(test) for test in node_tests(quick)}
 
@@ -145,7 +151,7 @@ def _reading(name: str) -> str:
 
 def rows(quick: bool) -> Iterator[Row]:
     found = study(quick)
-    counted = Counter(word for word, _ in found.values())
+    counted = Counter(word for word, *_ in found.values())
     parsed = sum(counted.values()) - counted["refused"]
     for word in _WORDS:
         about = f"{parsed} tests parsed" if word != "refused" else f"{len(found)} tests"
@@ -153,29 +159,93 @@ def rows(quick: bool) -> Iterator[Row]:
         met = counted[word] <= parsed / 10 if few else None
         yield Row(f"ONNX's node tests: {word}", f"{counted[word]}", about,
                   **({"target": "at most 10 %", "met": met} if few else {}))  # fmt: skip
+    seen = [word for word, _, look in found.values() if look]
+    yield Row("networks of them that the looks without values accuse", f"{len(seen)}", f"{parsed} tests parsed")
+    yield none("of these, with the right values", seen.count("right"))
+    faults = planted(quick)
+    yield enough("planted faults that are found", sum(map(is_found, faults)), 57, f"of {len(faults)}")
+    yield from _catalogue_rows(quick)
+
+
+@functools.cache
+def _records(quick: bool) -> list[dict[str, Any]]:
+    return catalogue(f"test_meaning{' and asinh' if quick else ''}")[0]
+
+
+def _catalogue_rows(quick: bool) -> Iterator[Row]:
+    records = _records(quick)
+    for precision in ("fp32", "fp16", "int8"):
+        for exporter in ("torchscript", "dynamo", "onnx"):
+            of = [one for one in records if (one["exporter"], base_of(one["precision"])) == (exporter, precision)]
+            counted = Counter(map(_became, of))
+            told = ", ".join(f"{count} {word}" for word, count in counted.items())
+            if told:
+                yield Row(f"catalogue: {exporter}, {precision}", told)
+    sound = [one for one in records if _became(one) in ("right", "accused")]
+    wrongly = sum(_became(one) == "accused" for one in sound)
+    yield none("sound models of the catalogue that are accused", wrongly, f"of {len(sound)}", len(sound))
+    spent = sum(
+        sum(one["seconds"].values()) - sum(one["seconds"].get(word, 0.0) for word in _MADE) for one in records
+    )
+    about = f"{len(records)} cells, summed; without exporting and converting"
+    yield Row("seconds of the catalogue", f"{spent:.0f} s", about, target="at most 30 s", met=spent <= 30)
+
+
+def _became(record: Mapping[str, Any]) -> str:
+    """Return what became of a model of the catalogue."""
+    reason = str(record["reason"])
+    if record["status"] == "skipped":
+        parts = {_REFUSED: "refused", _NOT_COVERED: "not covered", "rounds to float32": "rounded"}
+        return next((word for part, word in parts.items() if part in reason), "no verdict")
+    if record["status"] == "xfailed":
+        return "wrong" if record["stage"] in ("run", "compare") else "no model"
+    wrong = any(one["outcome"] == "confirmed" for one in record["declared"])
+    return "accused" if record["status"] != "passed" else "wrong" if wrong else "right"
 
 
 def write(where: str) -> None:
     """Write ``docs/evidence/parsed-networks.md``; ``where`` says on what host and with which versions."""
     found = study(False)
-    told = {word: [(name, said) for name, (one, said) in found.items() if one == word] for word in _WORDS}
+    told = {word: [(name, said) for name, (one, said, _) in found.items() if one == word] for word in _WORDS}
+    looks = [(name, look) for name, (_, _, look) in found.items() if look]
+    wrong = Counter(
+        (one["case"], _why(one)) for one in _records(False) if _became(one) == "wrong"
+    )  # fmt: skip
+    open_ = Counter(
+        (_became(one), _cell(str(one["reason"]))) for one in _records(False) if one["status"] == "skipped"
+    )
     lacking = Counter(said.partition(" (")[2].replace(")", "", 1) for _, said in told["not covered"])
     PAGE.write_text(
         TEXT.format(
             targets=table(rows(False)),
             wrong="\n".join(f"| {name} | {_cell(said)} | {_reading(name)} |" for name, said in told["wrong"]),
             lacking="\n".join(f"| {_cell(text)} | {count} |" for text, count in lacking.most_common()),
+            looks="\n".join(f"| {name} | {_cell(look)} |" for name, look in looks),
+            planted="\n".join(map(_fault, planted(False))),
+            catalogue="\n".join(f"| {case} | {why} | {count} |" for (case, why), count in sorted(wrong.items())),
+            skipped="\n".join(f"| {word} | {why} | {count} |" for (word, why), count in sorted(open_.items())),
             where=where,
         ),
         encoding="utf-8",
     )  # fmt: skip
 
 
+def _fault(one: Planted) -> str:
+    found = "yes" if is_found(one) else "no"
+    return f"| `{_cell(one.model)}` | {one.kind}: {one.what} | {_cell(one.said)} | {found} |"
+
+
+def _why(record: Mapping[str, Any]) -> str:
+    """Return the case's own reason of a declared failure."""
+    parts = [str(one["because"]) for one in record["declared"] if one.get("because")]
+    return _cell(" ".join(parts) or str(record["reason"]))
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "/")[:160]
 
 
-TEXT = """# What TensorRT's parser makes of ONNX's own tests
+TEXT = """# What TensorRT's parser makes of ONNX's own tests and of the catalogue
 
 Made by `tox run -e dev -- python -m evidence parsed_networks`.
 
@@ -195,6 +265,37 @@ recorded outputs ([the check `meaning`](../tensorrt.md#without-a-gpu)). No kerne
 | layer | tests |
 |---|---|
 {lacking}
+
+## Looks without values
+
+What the sizes and dtypes of outputs, and inputs that no layer reads, say of the same networks. The values of
+test_quantizelinear_blocked_asymmetric fit the wrong dtype too.
+
+| test | said |
+|---|---|
+{looks}
+
+## The shipped catalogue
+
+Wrong, each declared in its case:
+
+| case | why | models |
+|---|---|---|
+{catalogue}
+
+Skipped:
+
+| what | reason | models |
+|---|---|---|
+{skipped}
+
+## Planted faults
+
+One layer of a network is changed by TensorRT's API.
+
+| model | planted | said | found |
+|---|---|---|---|
+{planted}
 
 {where}
 """

@@ -13,10 +13,11 @@ from conformance.diagnose.nodes.blame import is_special
 from conformance.diagnose.second_voice import unseconded, unsupported
 from conformance.judge.red_cell import RedCell
 from conformance.models.reference.dispatch import draws_random
-from conformance.process.errors import NoVerdict, Stopped, Unavailable
+from conformance.process.errors import NoVerdict, Stopped, Unavailable, or_else
 from conformance.runtimes.evaluator_rules import has_half
 from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.random_nodes import drawn_for
+from conformance.runtimes.tensorrt.network.network_session import NetworkSession
 
 INSISTING = "runtimes: [onnx-reference, onnxruntime] would insist on it"
 
@@ -71,10 +72,19 @@ def undetermined(red: RedCell) -> None:
 
 
 def unmeant(red: RedCell) -> Unavailable | None:
-    """Of what TensorRT's parser made of a model: no other runtime shows that the model means something else."""
+    """Of what TensorRT's parser made of a model: it means the same, and loses digits where each tensor is rounded to
+    float32, which a kernel need not do; or no other runtime shows that the model means something else."""
     cell, stop, example = red.of.run.cell, red.stop, red.example
     if cell.check != "meaning" or example is None:
         return None
+    session = getattr(red.of.verify.session, "direct", None)
+    if isinstance(session, NetworkSession) and stop.error == "WrongValue":
+        outputs = or_else(None, lambda: session.in_float64(example.inputs))
+        if outputs is not None and red.of.verify.judged(example, outputs).verdict == "verified":
+            return NoVerdict(
+                "what TensorRT's parser made of the model is right where its layers are computed in float64, and "
+                f"loses digits where each rounds to float32 ({stop.reason})"
+            )
     red.of.verify.tell(stop, example)
     if fault_by_others(red) == "runtime":
         return None

@@ -19,6 +19,7 @@ from conformance.diagnose.explain_failure import explained
 from conformance.diagnose.explanations import Question, explain
 from conformance.diagnose.locate import find_operator
 from conformance.diagnose.refused import explain_export
+from conformance.diagnose.smallest.parser_script import leave_parser_script
 from conformance.diagnose.smallest.smallest import leave_smallest
 from conformance.diagnose.smallest.smallest_function import (
     Reduced,
@@ -54,9 +55,9 @@ def explain_red(red: RedCell | RedExport) -> Stopped:
         return red.stop
     if red.of.run.cell.check == "fidelity":
         return add(red.stop, find_operator(red)[0]) if red.stop.fault == "exporter" else red.stop
-    if red.of.run.cell.check == "meaning":  # a bundle is for what runs models
-        return add(red.stop, find_operator(red)[0], parting_node(red))
     found, small = find_operator(red)
+    if red.of.run.cell.check == "meaning":
+        found, small = {**found, **parting_node(red)}, None
     return add(red.stop, found, _ask_explanations(red, red.example), _leave_bundle(red, red.example, found, small))
 
 
@@ -72,6 +73,9 @@ def _leave_bundle(red: RedCell, example: Example, found: Details, small: Reduced
 
     def left() -> Smallest | None:
         place = folder / "smallest"
+        if run.cell.check == "meaning":
+            at = found.get("parts_at")
+            return leave_parser_script(red.of.model.file, example.inputs, at, place) if at else None
         if small is not None:
             return leave_function(run, small, place, causes_known(run, found.get("operator") or {}))
         return leave_smallest(run, red.of.model.file, example, red.stop, place)

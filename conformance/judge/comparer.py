@@ -18,7 +18,7 @@ from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.process.arrays import Array, same
-from conformance.process.errors import Details, Stopped, Undecided, attempt
+from conformance.process.errors import Details, Stopped, Unavailable, Undecided, attempt
 from conformance.results.records.record import Record
 from conformance.results.records.spent import Spending
 from conformance.runtimes import Session
@@ -63,6 +63,8 @@ class _Step:
     size: int = 0
     """Bytes of its inputs, once they are made."""
     got: list[Array] = field(default_factory=list)
+    unanswered: Unavailable | None = None
+    """Why the runtime has no answer."""
 
 
 class Comparer(ABC):
@@ -107,7 +109,7 @@ class Comparer(ABC):
         """Run and compare the examples, in blocks; each with what it came to, the last being the first failure.
 
         Where an example ends the process, those before it in its block were not compared: ``one_by_one`` is for cells
-        in which that would decide on the verdict.
+        in which that would decide on the verdict. Raises Unavailable where the runtime has no answer to an example.
         """
         most = 1
         steps, pending = deque[_Step](), iter(examples)
@@ -172,6 +174,9 @@ class Comparer(ABC):
                 if step.failure is None:
                     self._note(step.example.draw, "run")
                     got = attempt(partial(session.run, step.example.inputs))
+                    if isinstance(got, Unavailable):
+                        step.unanswered = got
+                        break
                     if isinstance(got, Exception):
                         step.failure = Stopped("run", type(got).__name__, self.said(got))
                         step.failure.__cause__ = got
@@ -181,6 +186,8 @@ class Comparer(ABC):
                     break
 
     def _compared(self, step: _Step) -> Outcome:
+        if step.unanswered is not None:  # which is no wrong answer, as one of those before may be
+            raise step.unanswered
         with Spending(self._seconds, "compare"):
             return self._judged(step)
 
@@ -254,11 +261,13 @@ class Comparer(ABC):
         """The same example, with inputs and answers made anew where they can be."""
 
     def failure(self, example: Example) -> Stopped | None:
-        """Return how the example fails; None where it does not."""
+        """Return how the example fails; None where it does not, or where the runtime has no answer."""
         try:
             self.run(example)
         except Stopped as stop:
             return stop
+        except Unavailable:
+            return None
         return None
 
     def add_seconds(self, what: str, seconds: float) -> None:

@@ -114,14 +114,15 @@ def owed(entry: Fails, cell: Cell) -> bool:
     """
     if entry.when.check is not None:
         return True
+    if cell.check in ("parse", "build"):  # which not every runtime that stops at the model has to share
+        seen = cell.check == "build" or entry.error == "UnsupportedModel"
+        return entry.when.runtime is not None and entry.stage == "load" and seen
     if cell.converted and entry.stage in ("run", "compare"):  # shows in fidelity, unless the entry is about a runtime
         return (cell.check == "fidelity") == (entry.when.runtime is None)
     if entry.when.values:
         special = {value in SPECIALS for value in entry.when.values}
-        return (cell.check == "specials" and True in special) or (cell.check == "accuracy" and False in special)
-    if cell.check in ("parse", "build"):  # which not every runtime that stops at the model has to share
-        seen = cell.check == "build" or entry.error == "UnsupportedModel"
-        return entry.when.runtime is not None and entry.stage == "load" and seen
+        plain = cell.check == "accuracy" or (cell.check == "meaning" and entry.when.runtime is not None)
+        return (cell.check == "specials" and True in special) or (plain and False in special)
     if cell.check == "meaning":  # which computes no kernel, so that what other runtimes make of it is theirs
         return entry.when.runtime is not None and entry.stage == "compare"
     return cell.check in _OWED.get(entry.stage, ())

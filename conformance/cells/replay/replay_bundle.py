@@ -141,10 +141,13 @@ def chosen_of(bundle: Bundle, runtime: str, keep: Callable[[str], bool]) -> tupl
 
 def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
     """The entry where the case has this runtime, and again with the check ``engine`` where it has a trial; of a
-    runtime that runs nothing the checks ``parse`` and ``build`` where the case names TensorRT."""
+    runtime that runs nothing the checks ``parse`` and ``build`` where the case names TensorRT, and ``meaning``
+    of what failed in it."""
     if registry.named(runtime).only_builds:
         if {"tensorrt", runtime} & {*entry.runtimes}:
             yield from (dataclasses.replace(entry, check=check) for check in ("parse", "build"))
+            if entry.check == "meaning":
+                yield entry
         return
     if runtime not in entry.runtimes:
         return

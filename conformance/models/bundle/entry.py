@@ -193,7 +193,7 @@ class Entry:
     exporter: str
     opset: Annotated[int, range(10**6 + 1)]
     precision: str
-    check: Annotated[Any, check_of(Literal["accuracy", "specials"])]
+    check: Annotated[Any, check_of(Literal["accuracy", "specials", "meaning"])]
     source: Annotated[Any, check_of(Source)]
     graph: Annotated[Graph, partial(plain, depth=DEEPEST)]
     inputs: list[str]

@@ -144,7 +144,7 @@ def _smallest(told: Smallest) -> Iterator[str]:
         yield f"no {what} could be made: {why_not}"
         return
     if told.get("repro"):
-        yield f"  python {told['repro']} shows it; to report: {told.get('issue')}"
+        yield f"  python {told['repro']} shows it; to report: {told.get('issue') or 'the script itself'}"
     elif why_not:
         place = f"in {told['bundle']}; " if told.get("bundle") else ""
         yield f"  {place}no script shows it by itself: {why_not}"

@@ -1,9 +1,16 @@
 """The check ``meaning``: whose fault it is, at which node, and what it is not."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from conformance.case.plan.expected import owed
 from conformance.runtimes import registry
+from conformance.runtimes.tensorrt.network import evaluation
 from conformance.runtimes.tensorrt.rtx import absence
+from tests.kit.bundles import replay
 from tests.kit.cases import details, say, verdict, write_case
 from tests.kit.runs import run_suite
 from tests.runtimes.tensorrt.support import LINEAR, PRECISIONS, PYTHON
@@ -32,11 +39,44 @@ def test_one_that_is_not_is_the_parser_s_fault_at_the_node_with_its_line(bench):
     assert any("means something else" in line or "mean something else" in line for line in details(record))
 
 
+def test_it_leaves_a_script_for_nvidia_and_a_bundle_that_fails_alike(bench):
+    record = bench.run_cell(bench.cell(SELU, **CHECK), examples=4, smallest=True)
+    script = Path(record.smallest["repro"]).read_text()
+    assert len(script.splitlines()) <= 15 and "Selu" in script and "conformance" not in script
+    done = subprocess.run([sys.executable, record.smallest["repro"]], capture_output=True, text=True, check=True)
+    assert "'alpha': 1.6732000" in done.stdout and "'beta': 1.0506" in done.stdout
+    assert any(line.endswith("to report: the script itself") for line in details(record))
+    code, records = replay(Path(record.bundle), "--runtime", registry.RTX)
+    found = {one["check"]: (one["status"], one["error"]) for one in records.values()}
+    assert code == 1 and found == {
+        "parse": ("passed", None), "build": ("passed", None), "meaning": ("failed", "WrongValue"),
+    }  # fmt: skip
+
+
+def test_layers_that_lose_digits_alone_mean_the_same(bench):
+    """Celu becomes exp(x) - 1, of which float32 has no digits left near zero."""
+    body = SELU.replace("F.selu(x * 2) + 1", "F.celu(x)")
+    record = bench.run_cell(bench.cell(body, **CHECK), examples=12)
+    assert (record.status, record.doubted) == ("skipped", "WrongValue"), record.reason
+    assert "right where its layers are computed in float64, and loses digits" in record.reason
+
+
 def test_it_can_be_declared(bench):
     entry = "{when: {runtime: tensorrt-rtx}, stage: compare, error: WrongValue, because: rounded, fault: runtime}"
     fails = say(SELU, f"fails: [{entry}]")
     record = bench.run_cell(bench.cell(fails, **CHECK), examples=4)
     assert (record.status, record.fault) == ("xfailed", "runtime")
+
+
+@pytest.mark.parametrize("which", ["", ", precision: fp16", ", values: large"])
+def test_what_is_declared_of_values_is_owed_where_they_are_computed(bench, which):
+    entry = f"{{when: {{runtime: tensorrt-rtx{which}}}, stage: compare, error: WrongValue, because: rounded}}"
+    precision = "fp16" if "fp16" in which else "fp32"
+    cells = [cell for cell in bench.cells(say(SELU, "precisions: {fp16: {}}", f"fails: [{entry}]"))
+             if cell.check in ("parse", "build", "meaning") and cell.precision == precision]  # fmt: skip
+    assert {cell.check: owed(cell.case.says.fails[0], cell) for cell in cells} == {
+        "parse": False, "build": False, "meaning": True,
+    }  # fmt: skip
 
 
 def test_a_model_that_the_exporter_made_wrong_is_not_the_parser_s_fault(bench):
@@ -54,6 +94,13 @@ def test_a_model_that_the_parser_refuses_is_left_to_parse(bench):
     body = SELU.replace("F.selu(x * 2) + 1", "torch.linalg.det(x[:, :, None] * x[:, None])")
     record = bench.run_cell(bench.cell(body, **CHECK), examples=4)
     assert record.status == "skipped" and "which the check parse is about" in record.reason
+
+
+def test_a_layer_that_is_not_covered_accuses_nobody(bench, monkeypatch):
+    known = {kind: function for kind, function in evaluation.KINDS.items() if kind != "ACTIVATION"}
+    monkeypatch.setattr(evaluation, "KINDS", known)
+    record = bench.run_cell(bench.cell(SELU, **CHECK), examples=4)
+    assert record.status == "skipped" and record.reason.endswith("is not written down here: layer n0 (ACTIVATION)")
 
 
 def test_its_examples_are_counted_apart_and_it_is_no_tensorrt(tmp_path):

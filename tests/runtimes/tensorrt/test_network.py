@@ -17,6 +17,7 @@ from conformance.runtimes.registry import LITERAL
 from conformance.runtimes.tensorrt.build import make_log, parse
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
+from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadInput
 from conformance.runtimes.tensorrt.network.network_session import RenamedInput, open_network
 from conformance.runtimes.tensorrt.network.parsed_network import (
     NetworkLayer,
@@ -172,7 +173,7 @@ def test_the_layout_of_a_recurrent_layer_is_not_read(tmp_path, layout, right):
     assert alike(*in_network(tmp_path, model)) is right
 
 
-FUNCTIONS = """<ir_version: 9, opset_import: ["" : 17, "a" : 1, "b" : 1]>
+FUNCTIONS = """<ir_version: 10, opset_import: ["" : 17, "a" : 1, "b" : 1]>
     g (float[3] x) => (float y) {{ t = a.{0}(x)  y = b.{1}(t) }}
     <domain: "a", opset_import: ["" : 17]> {0} (p) => (q) {{ q = Neg(p) }}
     <domain: "b", opset_import: ["" : 17]> {1} (p) => (q) {{ q = Abs(p) }}"""
@@ -183,6 +184,13 @@ FUNCTIONS = """<ir_version: 9, opset_import: ["" : 17, "a" : 1, "b" : 1]>
 def test_functions_of_one_name_and_of_a_name_of_onnx_are_mixed_up(tmp_path, first, second, right):
     model = parser.parse_model(FUNCTIONS.format(first, second))
     assert alike(*in_network(tmp_path, model)) is right
+
+
+@real
+def test_overloads_of_a_function_are_taken_for_the_first(tmp_path):
+    text = FUNCTIONS.format("F", "F").replace("b.F(t)", "a.F:two(t)")
+    text = text.replace('domain: "b"', 'domain: "a", overload: "two"')
+    assert not alike(*in_network(tmp_path, parser.parse_model(text), LITERAL))
 
 
 @real
@@ -202,6 +210,32 @@ def test_an_input_that_is_called_otherwise_is_named(tmp_path):
 def test_what_cannot_be_judged_is_said(tmp_path, text, said):
     with pytest.raises(NoVerdict, match=said):
         in_network(tmp_path, model_of(f"g {text}"))
+
+
+RANDOM = """(float[3,5,2] x) => (float[{0}] y) {{ a, h = LSTM<hidden_size=2, layout={1}>(x, w, r)
+    u = RandomUniformLike(h)  y = Add(h, u) }}"""
+KEYS = """(float[1,1,2,4] q, float[1,1,3,4] k, float[1,1,3,4] v, int64[1] n, float[1] x)
+    => (float y, float8e4m3fn z) {{ y = Attention(q, k, v, "", "", "", {})
+    t = Constant<value=float[1] {{1e9}}>()  s = Mul(x, t)  z = Cast<to=17>(s) }}"""
+
+
+@real
+@pytest.mark.parametrize("sizes, layout, error, said", [
+    ("1,5,2", 0, NoVerdict, "random values"),
+    ("3,1,2", 1, OtherOutputs, r"y has the sizes \(1, .+\) in TensorRT's network, and \(3, 1, 2\) in the model"),
+])  # fmt: skip
+def test_of_what_cannot_be_computed_the_sizes_are_looked_at(tmp_path, sizes, layout, error, said):
+    model = model_of(f"g {RANDOM.format(sizes, layout)}", **weights((1, 8, 2), (1, 8, 2)))
+    with pytest.raises(error, match=said):
+        in_network(tmp_path, model)
+
+
+@real
+@pytest.mark.parametrize("name, error", [('""', NoVerdict), ("n", UnreadInput)])
+def test_and_inputs_that_no_layer_reads(tmp_path, name, error):
+    """Without a reader an input that decides nothing is no mistake."""
+    with pytest.raises(error, match="no layer of TensorRT's network reads n" if name == "n" else "does not hold"):
+        in_network(tmp_path, model_of(f"g {KEYS.format(name)}", 24))
 
 
 def test_a_kind_of_layer_that_is_not_known_is_named():

@@ -20,7 +20,9 @@ from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.tensorrt.build import UnsupportedModel, make_log, parse
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
+from conformance.runtimes.tensorrt.network.looks import check_looks
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, read_network
+from conformance.runtimes.tensorrt.network.plain_types import cast_to
 from conformance.runtimes.tensorrt.rtx import MODULE, absence
 
 if TYPE_CHECKING:
@@ -35,34 +37,46 @@ class RenamedInput(RuntimeError):
 class NetworkSession:
     """Computes what TensorRT's parser made of a model."""
 
-    def __init__(self, network: ParsedNetwork, version: str, outputs: Sequence[str]) -> None:
-        """``outputs`` are the model's, in its order."""
-        self.network, self._outputs = network, outputs
+    def __init__(
+        self, network: ParsedNetwork, version: str, outputs: Sequence[str], model: Path, libraries: Sequence[str] = ()
+    ) -> None:
+        """``outputs`` are the model's, in its order; ``libraries`` are what it needs in ONNX Runtime."""
+        self.network, self._outputs, self._model, self._libraries = network, outputs, model, libraries
         self.arithmetic: Mapping[str, object] = {
             "provider": f"NumPy, of the network that the parser of TensorRT for RTX {version} made",
             "optimizer": False, "storage": "float32", "arithmetic": "float64 within a layer",
         }  # fmt: skip
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Return the model's outputs. Raises NoVerdict where the evaluator cannot compute a layer."""
-        with self._without_verdict():
+        """Return the model's outputs. Where the evaluator cannot compute a layer, raises OtherOutputs or UnreadInput
+        for what can be seen without values, else NoVerdict."""
+        with self._without_verdict(inputs):
             found = NetworkEvaluator(self.network).run(inputs)
         return [np.asarray(found[name]) for name in self._outputs]
+
+    def in_float64(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return the outputs as they are where no tensor is rounded to float32 before them. Raises what NumPy
+        raises."""
+        found = NetworkEvaluator(self.network, np.float64).run(inputs)
+        kinds = {self.network.tensors[each].name: self.network.tensors[each].dtype for each in self.network.outputs}
+        return [cast_to(found[name], kinds[name]) for name in self._outputs]
 
     def inside(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the tensors outside of loops and branches by name, up to the first that cannot be computed."""
         return NetworkEvaluator(self.network).inside(inputs)
 
     @contextlib.contextmanager
-    def _without_verdict(self) -> Iterator[None]:
+    def _without_verdict(self, inputs: Mapping[str, Array]) -> Iterator[None]:
         try:
             yield
         except UncoveredLayer as error:
+            check_looks(self.network, self._model, self._libraries, inputs)
             text = f"the meaning of a layer of TensorRT's network is not written down here: {error}"
             raise NoVerdict(text) from None
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
             # arrays that do not fit one another: the parser made no network that can be computed, or its layers are
-            # read wrongly here. Nobody is accused, and the cell's values are not compared.
+            # read wrongly here. Nobody is accused of that, and the cell's values are not compared.
+            check_looks(self.network, self._model, self._libraries, inputs)
             raise NoVerdict(f"TensorRT's network could not be computed in NumPy: {summarize(error)}") from error
 
 
@@ -89,7 +103,8 @@ def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False
     named = [network.tensors[tensor].name for tensor in network.inputs]
     if odd := [name for name in named if name not in known]:
         raise RenamedInput(f"the parsed network calls an input {odd[0]}; the model's are {', '.join(sorted(known))}")
-    yield NetworkSession(network, str(trt.__version__), [output.name for output in graph.output])
+    outputs = [output.name for output in graph.output]
+    yield NetworkSession(network, str(trt.__version__), outputs, model, libraries)
 
 
 def _check_doubles(declared: Sequence[ValueInfoProto]) -> None:

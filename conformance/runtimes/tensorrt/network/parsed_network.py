@@ -79,7 +79,6 @@ def read_network(trt: Any, network: Any) -> ParsedNetwork:
 class _Reading:
     def __init__(self, trt: Any) -> None:
         self._trt = trt
-        self._classes = {name.lower(): getattr(trt, name) for name in dir(trt) if name.endswith("Layer")}
         self._tensors: list[NetworkTensor] = []
         self._known: dict[int, tuple[int, Any]] = {}
         """By the id of an object of TensorRT's its number, and the object, which keeps its id as long as it lives."""
@@ -105,7 +104,7 @@ class _Reading:
 
     def _layer(self, layer: Any) -> NetworkLayer:
         kind = _word(layer.type)
-        own = self._classes.get(_WITHOUT_LAYERS.get(kind, f"i{kind.replace('_', '').lower()}layer"))
+        own = class_of(self._trt, kind)
         says: dict[str, Any] = {}
         if own is not None:
             layer.__class__ = own
@@ -120,7 +119,7 @@ class _Reading:
 
     def _says(self, owner: Any, of: type) -> dict[str, Any]:
         says: dict[str, Any] = {}
-        for name in _properties(of, self._trt.ILayer):
+        for name in properties(of, self._trt.ILayer):
             value = attempt(functools.partial(getattr, owner, name))
             if isinstance(value, Exception):
                 continue
@@ -144,7 +143,13 @@ class _Reading:
         return value
 
 
-def _properties(of: type, base: type) -> list[str]:
+def class_of(trt: Any, kind: str) -> type | None:
+    """Return the class of a kind of layer; None of one that TensorRT's Python lacks."""
+    classes = {name.lower(): getattr(trt, name) for name in dir(trt) if name.endswith("Layer")}
+    return classes.get(_WITHOUT_LAYERS.get(kind, f"i{kind.replace('_', '').lower()}layer"))
+
+
+def properties(of: type, base: type) -> list[str]:
     """List the properties of a class that its base does not have, or has another meaning for, as for ``type``."""
     own = [each for each in of.__mro__ if each is not base and each not in base.__mro__]
     return [name for each in own for name, value in vars(each).items() if isinstance(value, property)]

@@ -54,8 +54,15 @@ def convolution(call: LayerCall) -> Array:
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, outer, strides, strict=True)
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
-        total += np.einsum("goc,ngc...->ngo...", _at(kernel, place), _at(x, inside), optimize=True)
+        total += _sums(_at(kernel, place), _at(x, inside))
     return _with_bias(call, total.reshape(total.shape[0], made, *outer))
+
+
+def _sums(kernel: Array, x: Array) -> Array:
+    """Return for each group the sums of its channels by a kernel of [groups, outputs, channels]."""
+    batch, groups, channels, *sizes = x.shape
+    sums = np.matmul(kernel, x.reshape(batch, groups, channels, -1))
+    return np.asarray(sums.reshape(batch, groups, -1, *sizes))
 
 
 def _padded(x: Array, before: Sequence[int], after: Sequence[int], value: float) -> Array:
@@ -88,7 +95,7 @@ def deconvolution(call: LayerCall) -> Array:
         ends = zip(place, steps, sizes, strides, strict=True)
         inside = tuple(slice(at * step, at * step + (count - 1) * by + 1, by) for at, step, count, by in ends)
         part = _at(total, inside)
-        part += np.einsum("gco,ngc...->ngo...", _at(kernel, place), x, optimize=True)
+        part += _sums(np.swapaxes(_at(kernel, place), 1, 2), x)
     total = total.reshape(total.shape[0], made, *whole)
     before, after = _trims(call, sizes, whole, strides)
     sides = zip(before, after, whole, strict=True)
