@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _NodeRun:
     """A node, ready to run."""
 
     compute: Callable[..., Sequence[Any]]
@@ -27,7 +27,7 @@ class _Step:
     """Results that no later node reads."""
 
 
-class Loop:
+class NodeLoop:
     """The nodes of a graph that has no attributes of its own, as the body of a function may have."""
 
     def __init__(self, evaluator: ReferenceEvaluator) -> None:
@@ -41,7 +41,7 @@ class Loop:
             for name in {name for _, _, outputs, _ in nodes for name in outputs} - kept:
                 done[last[name]].append(name)
         self._steps = [
-            _Step(node.run, inputs, outputs, context, tuple(names))
+            _NodeRun(node.run, inputs, outputs, context, tuple(names))
             for (node, inputs, outputs, context), names in zip(nodes, done, strict=True)
         ]
         self._outputs = [*evaluator.output_names]

@@ -13,7 +13,7 @@ import numpy as np
 from conformance.process.arrays import Array
 from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_kernels import quicker
-from conformance.runtimes.evaluator_loop import Loop
+from conformance.runtimes.evaluator_loop import NodeLoop
 from conformance.runtimes.evaluator_operators import lacking_operators
 from conformance.runtimes.evaluator_recurrent import recurrent_operators
 from conformance.runtimes.evaluator_rules import OF_LATER, doubts, open_clip
@@ -107,15 +107,14 @@ def evaluator_class(*, quick: bool = False) -> type[ReferenceEvaluator]:
                     node.run = quicker(node, node.run)
 
         @functools.cached_property
-        def _loop(self) -> Loop:  # made once all that wraps a node's run has done so
-            return Loop(self)
+        def _loop(self) -> NodeLoop:  # made once all that wraps a node's run has done so
+            return NodeLoop(self)
 
-        def run(
-            self, names: Any, inputs: dict[str, Any], attributes: dict[str, Any] | None = None, **more: Any
-        ) -> Any:
-            if not quick or names is not None or attributes or more:
-                return super().run(names, inputs, attributes, **more)
-            return self._loop.run(self.rt_inits_, inputs)
+        def run(self, output_names: Any, feed_inputs: dict[str, Any], attributes: dict[str, Any] | None = None,
+                *more: Any, **others: Any) -> Any:  # fmt: skip
+            if not quick or output_names is not None or attributes or more or others:
+                return super().run(output_names, feed_inputs, attributes, *more, **others)
+            return self._loop.run(self.rt_inits_, feed_inputs)
 
     return Evaluator
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +59,9 @@ OF_PLACES = 2.0
 """The error of the place at which ``Resize`` takes a value, in units of the size of its axis: it is the result
 of a division and two sums."""
 
-AT_ONCE = 2**14
-"""Random bytes that are drawn at a time."""
+PART = 2**15
+"""Values that are rounded at a time, and random numbers that are drawn: what is made of them in between stays in the
+processor's caches, and large arrays have no copies."""
 
 
 class RoundedSession(ReferenceSession):
@@ -175,6 +176,18 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
+def _in_parts(compute: Callable[..., Array], *arrays: Array) -> Array:
+    """Return what a function of single values gives for arrays of one shape, of a few values at a time."""
+    first = arrays[0]
+    if first.size <= PART:
+        return compute(*arrays)
+    flat, found = [one.reshape(-1) for one in arrays], np.empty(first.size)
+    for begin in range(0, first.size, PART):
+        part = slice(begin, begin + PART)
+        found[part] = compute(*(one[part] for one in flat))
+    return found.reshape(first.shape)
+
+
 class ArrayUnits:
     """Moves float64 arrays by units in their last place, as ``rounding.Units`` moves tensors."""
 
@@ -193,6 +206,9 @@ class ArrayUnits:
 
         Those that need no rounding stay, as they are exact in every computation.
         """
+        return _in_parts(self._rounded, value)
+
+    def _rounded(self, value: Array) -> Array:
         shape, value = value.shape, np.atleast_1d(value)
         with np.errstate(all="ignore"):
             unit = self._unit(value)
@@ -213,6 +229,9 @@ class ArrayUnits:
         """Return sums off by units of ``size``, what their terms add up to without their signs."""
         if self._grid is not None:
             return self.rounded(value)
+        return _in_parts(self._summed, value, size)
+
+    def _summed(self, value: Array, size: Array) -> Array:
         with np.errstate(all="ignore"):
             error = self._drawn(value) * size * 2.0**-self._bits
             return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
@@ -250,6 +269,6 @@ class ArrayUnits:
         self._at += value.size
         if self._at > self._pool.size:  # drawn for many arrays at once, as they may have a few values each
             begin, self._at = 0, value.size
-            drawn = np.frombuffer(self._rng.bytes(max(value.size, AT_ONCE)), dtype=np.uint8)
+            drawn = np.frombuffer(self._rng.bytes(max(value.size, PART)), dtype=np.uint8)
             self._pool = np.take(self._signs, drawn)
         return self._pool[begin : self._at].reshape(value.shape)

@@ -70,6 +70,11 @@ class Reference(ABC):
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """Return all outputs, copied. Raises Stopped at ``declare`` where there are none."""
 
+    @property
+    def may_vary(self) -> bool:
+        """Return whether another call with the same inputs may give other outputs."""
+        return True
+
     @abstractmethod
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         """Return the outputs in float64, copied, or None where there is no float64 form.
