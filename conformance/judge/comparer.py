@@ -72,6 +72,7 @@ class Comparer(ABC):
 
     block_bytes = BLOCK_BYTES
     block_seconds = BLOCK_SECONDS
+    due_seconds = DUE_SECONDS
     vacuity: Vacuity | None = None
     """Whether the comparisons could have failed; None until it is known what decides on the outputs."""
 
@@ -130,7 +131,7 @@ class Comparer(ABC):
                     steps = deque(_Step(self.again(later.example)) for later in (*block, *steps))
                     break
             each = (perf_counter() - start) / count
-            most = 1 if one_by_one else min(BLOCK, max(1, int(DUE_SECONDS / max(each, 1e-9))))
+            most = 1 if one_by_one else min(BLOCK, max(1, int(self.due_seconds / max(each, 1e-9))))
 
     def _make(self, steps: deque[_Step], pending: Iterator[Example], most: int) -> None:
         """Fill the block with the next examples, and make their inputs; none after one for which that fails."""

@@ -18,9 +18,7 @@ from conformance.process.arrays import Array
 
 SHARE = 0.25
 """The share of an output's values that move less than what is taken to be usual: where values differ much in that, it
-is what those move by that hardly move."""
-SURE = 0.5
-"""What part of it counts, as of a value for which more roundings are tried."""
+is what those move by that hardly move. (Of normally distributed moves it is a third of their deviation.)"""
 DRAWS = 3
 """Measured draws from which on few values suffice as well."""
 
@@ -56,4 +54,4 @@ def _usual(exact: Array, moved: Array) -> float:
     rows are others, and of whole numbers, so that nothing of it is taken to be usual."""
     if exact.dtype.kind != "f" or moved.shape != exact.shape or not np.isfinite(moved).all():
         return 0.0
-    return SURE * float(np.quantile(moved, SHARE)) / largest_of(exact)
+    return float(np.quantile(moved, SHARE)) / largest_of(exact)

@@ -33,6 +33,11 @@ OPEN: dict[str, tuple[str, Any, tuple[int, int], tuple[int, int]]] = {
         "(float[3] x) => (float[3] y) <int64[3] i = {1, 1, 2}> { y = ScatterElements (x, i, x) }",
         [1.0, 2.0, 3.0], (0, 1), (0, 2),
     ),
+    "zeros": (
+        "(float[3] x) => (float[3] y) <float least = {0}> "
+        "{ t = Relu (x)  u = Clip (t, least)  y = Reciprocal (u) }",
+        [-0.0, 0.0, 2.0], (0, 0), (0, 1),
+    ),
     "ties": (POOLED, [[[[1.0, 1.0, 3.0, 4.0], [0.5, 0.0, 2.0, 1.0]]]], (1, 0), (1, 1)),
 }  # fmt: skip
 """By rule the graph, its input, and two places, each as output and index: one that is open, and one that is not."""

@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from conformance.models.otherwise.undefined_file import OpenSession
 from conformance.runtimes import evaluator_kernels
 from conformance.runtimes.onnxreference import ReferenceSession
+from tests.kit.models import model_of as model_from
 
 KINDS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16}
 
@@ -165,3 +166,37 @@ def test_the_runtime_that_is_judged_is_onnxs_own_evaluator():
     with np.errstate(all="ignore"):
         (got,) = ReferenceSession(model_of("Conv", inputs, dilations=[2])).run(inputs)
     assert np.isnan(got).any()
+
+
+GRAPHS = {
+    "a result that a loop's body reads by name": """(float[3] x) => (float[3] y) <int64 n = {2}, bool go = {1}> {
+        t = Neg (x)
+        y = Loop (n, go, x) <body = b (int64 i, bool c, float[3] s) => (bool d, float[3] r)
+            { d = Identity (c)  r = Add (s, t) }> }""",
+    "a result that is read twice, and one that is an output too": """(float[3] x) => (float[3] y, float[3] z)
+        { z = Mul (x, x)  t = Add (z, x)  y = Div (t, z) }""",
+    "an input and a constant as outputs": """(float[3] x) => (float[3] a, float[3] b)
+        <float[3] w = {1, 2, 3}> { a = Identity (x)  unread = Add (x, w)  b = Identity (w) }""",
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_result_is_kept_as_long_as_somebody_reads_it(graph):
+    x = np.float32([1, -2, 4])
+    session = OpenSession(model_from(f"g {GRAPHS[graph]}", 19))
+    for _ in range(2):
+        alike(session.run({"x": x}), ReferenceEvaluator(model_from(f"g {GRAPHS[graph]}", 19)).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div", "MatMul", "Neg", "Sqrt", "Exp", "Tanh", "Relu"])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("float32", (3, 3)), ("float64", (3, 3)), ("float16", (3, 3)), ("float32", ())]
+)
+def test_functions_of_numpy_are_those_of_the_evaluator(operator, dtype, shape):
+    count = 2 if operator in ("Add", "Sub", "Mul", "Div", "MatMul") else 1
+    if operator == "MatMul" and not shape:
+        shape = (3,)
+    rng = np.random.default_rng(0)
+    inputs = {f"x{number}": np.asarray(rng.standard_normal(shape) ** 2, dtype) for number in range(count)}
+    with np.errstate(all="ignore"):
+        alike(*both(operator, inputs))

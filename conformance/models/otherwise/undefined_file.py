@@ -102,6 +102,19 @@ def _equal_maxima(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]
         yield 1, compute(first)[1] != compute(last)[1]
 
 
+def _either_zero(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
+    """Yield zeros that are the larger or the smaller of two with different signs: either may be given, and 1 / x
+    shows which."""
+    compared = [
+        *(one for one in inputs if one is not None),
+        *([np.zeros((), inputs[0].dtype)] if node.op_type == "Relu" else []),
+    ]
+    if outputs[0].dtype.kind == "f":
+        zeros, signs = ([of(one) for one in np.broadcast_arrays(*compared)] for of in (np.logical_not, np.signbit))
+        negative = np.logical_and(zeros, signs).any(0)
+        yield 0, (outputs[0] == 0) & negative & (np.logical_and(zeros, np.logical_not(signs)).any(0))
+
+
 def _other_boxes(inputs: Sequence[Array], compute: Compute) -> Iterator[Outputs]:
     """Yield which boxes stay where an overlap of just the threshold counts otherwise, and where of equal scores the
     last one is the largest: ONNX says neither."""
@@ -121,13 +134,17 @@ RULES: Mapping[str, tuple[str, Callable[..., Iterator[Any]]]] = {
     "Cast": ("cast", _no_such_number),
     "CastLike": ("cast", _no_such_number),
     "QuantizeLinear": ("quantizer", _no_quantum),
+    "Clip": ("zeros", _either_zero),
     "DynamicQuantizeLinear": ("no range", _all_zeros),
     "Scatter": ("written twice", _written_twice),
     "ScatterElements": ("written twice", _written_twice),
     "ScatterND": ("written twice", _written_twice),
+    "Max": ("zeros", _either_zero),
     "MaxPool": ("ties", _equal_maxima),
+    "Min": ("zeros", _either_zero),
     "ReduceMean": ("order", _added),
     "ReduceSum": ("order", _added),
+    "Relu": ("zeros", _either_zero),
     "NonMaxSuppression": ("overlap", _other_boxes),
 }
 """By operator the name of the rule, as ``results.records.details`` words it, and what finds where it holds."""
@@ -163,7 +180,8 @@ class UndefinedInFile:
             if mask.any():
                 self.rules.add(name)
                 if self._seed is not None:
-                    changed[number] = np.where(mask, _filled(outputs[number], self._seed), outputs[number])
+                    other = -outputs[number] if name == "zeros" else _filled(outputs[number], self._seed)
+                    changed[number] = np.where(mask, other, outputs[number])
         return tuple(changed)
 
 

@@ -369,6 +369,7 @@ RULES = {
     "tie": "a value to be quantized lies between two steps up to rounding, and goes either way",
     "ties": "which of equal values come first is left open (torch.topk, torch.sort, torchvision.ops.nms, ONNX "
     "MaxPool)",
+    "zeros": "which of two zeros with different signs is the larger is left open (IEEE 754, ONNX Max, Relu, Clip)",
     "overlap": "boxes overlap by just the threshold, or have equal scores, and ONNX does not say which of them stays "
     "(NonMaxSuppression)",
     "written twice": "several values were written to one place, which ONNX forbids without a word on which one stays "
