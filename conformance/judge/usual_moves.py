@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from conformance.compare.excuses import ENOUGH, largest_of
+from conformance.compare.excuses import largest_of
 from conformance.process.arrays import Array
 
 SHARE = 0.25
 """The share of an output's values that move less than what is taken to be usual: where values differ much in that, it
 is what those move by that hardly move. (Of normally distributed moves it is a third of their deviation.)"""
-DRAWS = 3
-"""Measured draws from which on few values suffice as well."""
+VALUES, DRAWS = 100, 3
+"""Measured values of an output from which on it shows; and measured draws from which on fewer suffice."""
 
 
 class UsualMoves:
@@ -41,7 +41,7 @@ class UsualMoves:
     def of(self, exact: Sequence[Array]) -> list[Array] | None:
         """Return how far each value of these outputs is taken to move, by the measured draw whose values moved least;
         None where they show too little."""
-        if len(self._shares) < DRAWS and self._values < ENOUGH:
+        if len(self._shares) < DRAWS and self._values < VALUES:
             return None
         if any(len(shares) != len(exact) for shares in self._shares):
             return None
