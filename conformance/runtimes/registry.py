@@ -52,6 +52,9 @@ class RuntimeEntry(NamedTuple):
     what the runtime makes of it, and whose ``absence`` says why this host has none; empty where outputs do."""
     shown_inside: str = ""
     """What has to be said of these tensors, where the runtime's optimizer or fusions decide on them."""
+    scripted: bool = False
+    """Whether a script that runs a small model in it alone is written for whoever mends it
+    (``diagnose.smallest.model_script``)."""
     only_builds: bool = False
     """True if it only parses a model and builds an engine of it, and runs none. It checks the models of every case
     that names TensorRT."""
@@ -139,6 +142,7 @@ RUNTIMES = (
         takes=("config",),
         short="ort",
         signs=True,
+        scripted=True,
         packages=tuple(dict.fromkeys(_OF_ONNXRUNTIME)),
     ),
     RuntimeEntry(
@@ -149,6 +153,7 @@ RUNTIMES = (
         short="ov",
         second_opinion=True,
         values_only=True,
+        scripted=True,
         no_witness="conformance.runtimes.openvino:no_witness",
         # Virtual machines may announce AMX and refuse it, which OpenVINO does not survive.
         witness_environment=(("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI"),),

@@ -27,8 +27,6 @@ from conformance.runtimes.onnxgraph.reads import all_nodes, copy_of, operator_of
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-SCRIPTED = ("onnxruntime", "openvino")
-"""The runtimes that a script runs."""
 _WIDTH = 118
 
 

@@ -20,7 +20,7 @@ from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty
 from conformance.diagnose.search import Asking, search_aside
-from conformance.diagnose.smallest.model_script import SCRIPTED, reproduction
+from conformance.diagnose.smallest.model_script import reproduction
 from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ONE, ModelFailure, ModelTrials, kind_of, limit_of, outcome_of
 from conformance.judge.comparer import WrongAnswer
@@ -87,9 +87,8 @@ def _failure(run: CellRun, example: Example, stop: Stopped) -> ModelFailure | No
     runtime = run.cell.runtime
     if runtime is None or stop.fault != "runtime" or details.get("cause"):
         return None
-    if runtime not in SCRIPTED:  # of which whoever mends it can run a script
-        return None
-    if registry.named(runtime).values_only and (stop.stage != "compare" or run.cell.converted):
+    entry = registry.named(runtime)
+    if not entry.scripted or (entry.values_only and (stop.stage != "compare" or run.cell.converted)):
         return None
     right = _who_is_right(runtime, details)
     if right is None:
