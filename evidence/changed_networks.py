@@ -32,7 +32,7 @@ from tests.kit.models import model_of
 
 LEFT_OUT, EXCHANGED = "the layer left out", "two inputs exchanged"
 SAME = "nothing"
-"""What is said of a fault that the evaluation does not find."""
+"""Reasons for which the evaluation does not find a fault."""
 IMAGE = "(float[1,2,7,8] x) => (float y)"
 ROWS = "(float[3,4,5] x) => (float y)"
 TWO = "(float[4,4] x, float[4,4] z) => (float y)"

@@ -82,7 +82,7 @@ def node_tests(quick: bool) -> list[NodeTest]:
 
 
 Outcome = tuple[str, str, str]
-"""What became of a test in one word, what there is to say of it, and what the looks without values say."""
+"""The outcome of a test in one word, the text about it, and what the looks without values say."""
 
 
 def outcome(test: NodeTest) -> Outcome:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 SECONDS = 60.0
-"""How long one network may take."""
+"""Seconds that one network may take."""
 
 
 def compared(got: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:

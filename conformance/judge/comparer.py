@@ -64,7 +64,7 @@ class _Step:
     """Bytes of its inputs, once they are made."""
     got: list[Array] = field(default_factory=list)
     unanswered: Unavailable | None = None
-    """Why the runtime has no answer."""
+    """The reason for which the runtime has no answer; None where it has one."""
 
 
 class Comparer(ABC):

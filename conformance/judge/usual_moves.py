@@ -1,4 +1,4 @@
-"""How far rounding usually moves the outputs of a cell, learned from the draws for which it was measured.
+"""Learn how far rounding usually moves the outputs of a cell, from the draws for which it was measured.
 
 Two other roundings may show too little of single values, and all take forty runs in float64. Of a deep network nearly
 every draw needs them: its values near zero are further off than their tolerance, by as much as all others. Of
@@ -30,7 +30,7 @@ class UsualMoves:
         self._shares: list[list[float]] = []
         """Of each measured draw, of each output."""
         self._values = 0
-        """How many the smallest output has had in all."""
+        """The number that the smallest output has had in all."""
 
     def learn(self, exact: Sequence[Array], moved: Sequence[Array]) -> None:
         """Take note of how far each value of the ``exact`` outputs of a draw has ``moved``."""

@@ -22,7 +22,7 @@ class _NodeRun:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     context: bool
-    """Whether it reads results by name, as a loop's body does."""
+    """True if it reads results by name, as a loop's body does."""
     done: tuple[str, ...]
     """Results that no later node reads."""
 

@@ -32,7 +32,7 @@ Outputs = tuple[Array, ...]
 Compute = Callable[..., Outputs]
 """The operator of a node, from the arrays of its inputs to those of its outputs."""
 Beyond: TypeAlias = Literal["ignore", "raise"]
-"""What is done of numbers that are too large or too small for their type."""
+"""The ways to take numbers that are too large or too small for their type."""
 
 
 class ReferenceSession:

@@ -53,7 +53,7 @@ class RuntimeEntry(NamedTuple):
     shown_inside: str = ""
     """What has to be said of these tensors, where the runtime's optimizer or fusions decide on them."""
     scripted: bool = False
-    """Whether a script that runs a small model in it alone is written for whoever mends it
+    """True if a script that runs a small model in it alone is written for whoever mends it
     (``diagnose.smallest.model_script``)."""
     only_builds: bool = False
     """True if it only parses a model and builds an engine of it, and runs none. It checks the models of every case

@@ -66,7 +66,7 @@ def test_a_file_in_32_bits_is_not_judged_by_16(bench, tmp_path):
 
 
 def softmax_in_float32(inputs, outputs):
-    """What a runtime gives that knows a softmax by its parts, and rounds it once."""
+    """The outputs of a runtime that knows a softmax by its parts, and rounds it once."""
     scores = inputs["x"].astype(np.float32) * 8
     parts = np.exp(scores - scores.max(-1, keepdims=True))
     return [(parts / parts.sum(-1, keepdims=True)).astype(np.float16)]

@@ -1,4 +1,4 @@
-"""What rounding usually moves settles later draws of a deep network; a wrong value in one is still found."""
+"""Later draws of a deep network are settled by usual moves; a wrong value in one is still found."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Which tensors of two files, or of one file and a runtime, stand for each other: by values, names and structure."""
+"""Match the tensors of two files, or of one file and a runtime, by values, names and structure."""
 
 from __future__ import annotations
 

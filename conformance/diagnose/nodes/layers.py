@@ -1,4 +1,4 @@
-"""What each layer of a converted file loses itself, and what all before it have lost together, in decibels."""
+"""Measure what each layer of a converted file loses itself, and with all before it together, in decibels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Layer:
     own: float | None
     """Decibels of what the part computes of the original's values; None where that does not run."""
     weights: Sequence[str] = ()
-    """What is said of weights that are as far off as the part itself."""
+    """Sentences about weights that are as far off as the part itself."""
 
 
 def layers(one: FileTensors, other: FileTensors, runtime: str, libraries: Sequence[str]) -> list[Layer]:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 SAME = Limit(of_largest=64)
 """The difference up to which two tensors are the same: what other sums of many products make of them."""
 SECONDS = 120.0
-"""How long a runtime may take for the tensors of a file; what it has not computed then is not known."""
+"""Seconds that a runtime may take for the tensors of a file; what it has not computed then is not known."""
 ONE = 40.0
-"""How long it may take for one part of the file."""
+"""Seconds that it may take for one part of the file."""
 
 
 @dataclass

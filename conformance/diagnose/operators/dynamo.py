@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _CORE = "torch.onnx._internal.exporter._core"
 _OF_CALLS = "_handle_call_function_node_with_lowering"
 _STOPPED_AT = re.compile(r"(?:Error when translating node|While executing) %?(\w+) :")
-"""How the exporter names the node that it translates, and torch.fx the one that is decomposed."""
+"""The words by which the exporter names the node that it translates, and torch.fx the one that is decomposed."""
 _NOTED = re.compile(r"%?(\w+) :")
 
 

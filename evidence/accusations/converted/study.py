@@ -91,7 +91,7 @@ class File:
 class Study:
     files: Sequence[File]
     refused: Sequence[str]
-    """Which converters took which networks not, in words."""
+    """Say which converters did not take which networks."""
     versions: Sequence[str]
     """The packages of the converters."""
     whole: bool

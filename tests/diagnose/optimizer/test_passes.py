@@ -187,7 +187,7 @@ def test_a_cell_that_is_right_without_memory_used_twice_lays_it_to_the_runtime(b
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_cell_that_stops_and_is_right_without_memory_used_twice_has_no_operator(bench, right):
-    """Where it runs without that and gives wrong values, memory is not all there is."""
+    """A model that runs without that and gives wrong values has more wrong than memory."""
 
     def reuses(original: Any, model: Any, session: Any, options: dict[str, Any]) -> bool:
         return session is None or session.enable_mem_reuse

@@ -63,7 +63,7 @@ def merging(original):
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_what_a_runtime_merges_is_found_by_cuts(tmp_path, runtime):
-    """Where the tensors are shown, nothing is merged and all is right."""
+    """A runtime that merges nothing and is right as soon as the tensors inside are shown."""
     saved(tmp_path, "net", NET.replace("Softmax <axis = -1>", "Tanh"))
     assert not aligned(tmp_path, "net", runtime=runtime).parts
     with replaced_runtime(merging, runtime):

@@ -42,7 +42,7 @@ MOST_DRAWS = 24
 
 @dataclass(frozen=True)
 class FileNode:
-    """Where a tensor of a file is from, as a row of the table shows it."""
+    """The origin of a tensor of a file, as a row of the table shows it."""
 
     operator: str
     """The operator of its node; of a pair of files the node of the first that has the same tensor."""

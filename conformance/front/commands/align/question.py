@@ -61,7 +61,7 @@ class Chosen:
     named: bool = True
     """False where others may be drawn in its place."""
     because: str | None = None
-    """Why it was chosen, of those that are drawn."""
+    """The reason for which it was chosen, of those that are drawn."""
 
 
 _T = TypeVar("_T")

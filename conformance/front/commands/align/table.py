@@ -33,7 +33,7 @@ class Row:
     node: str
     measures: Sequence[str]
     badness: float
-    """How far it is off, beside others; -inf where it was not compared."""
+    """Its distance from what is right, beside others; -inf where it was not compared."""
     parts: bool = False
     first: bool = False
 
@@ -42,7 +42,7 @@ class Row:
 class AlignAnswer:
     heading: str
     measures: Sequence[str]
-    """What is measured, as headings of columns."""
+    """Names of what is measured, as headings of columns."""
     rows: Sequence[Row]
     sentences: Sequence[str]
     parts: bool
