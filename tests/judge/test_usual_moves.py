@@ -52,16 +52,15 @@ LAYERS = 1500
 """Of a network so deep that its values near zero are off by more than their tolerance."""
 
 
-@pytest.fixture(scope="module")
-def deep(tmp_path_factory):
-    """A verifier of a file of many layers, with a random matrix in each."""
-    folder = tmp_path_factory.mktemp("deep")
+@pytest.fixture
+def deep(tmp_path):
+    """A verifier of a file of many layers, with a random matrix in each, which has learned nothing yet."""
     steps = "  ".join(f"h{at + 1} = MatMul (h{at}, w)" for at in range(LAYERS))
     model = model_of(f"g (float[2, 64] h0) => (float[2, 64] h{LAYERS}) {{ {steps} }}", 18)
-    matrix = np.linalg.qr(RNG.standard_normal((64, 64)))[0].astype(np.float32)
+    matrix = np.linalg.qr(np.random.default_rng(1).standard_normal((64, 64)))[0].astype(np.float32)
     model.graph.initializer.append(onnx.numpy_helper.from_array(matrix, "w"))
-    onnx.save(model, folder / "net.onnx")
-    with verifying_cell(next(plan(load_case(folder, say("onnx: net.onnx", "runtimes: onnxruntime"))))) as verify:
+    onnx.save(model, tmp_path / "net.onnx")
+    with verifying_cell(next(plan(load_case(tmp_path, say("onnx: net.onnx", "runtimes: onnxruntime"))))) as verify:
         yield verify
 
 
