@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import EXPRESSION
 from conformance.cells.replay.compile_trial import Refusing, stop, try_jobs
-from conformance.judge.in_time import SECONDS
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
 from conformance.models.engine_build import engine_build
@@ -41,10 +40,9 @@ def _check(run: CellRun, jobs: Jobs) -> None:
     stored = run.model()
     model = converted_model(run, stored) if run.cell.converted else stored
     kept = KeptValues(run.settings.store.parent / "builds")
-    seconds = SECONDS if run.settings.budget is None else run.settings.budget
 
     def trial(model: Stored, job: Job) -> RtxTrial:
-        return _in_the_case_file(run.cell.case, tried(model.file, model.facts.sha, job, kept, seconds))
+        return _in_the_case_file(run.cell.case, tried(model.file, model.facts.sha, job, kept))
 
     with run.stages("load", "runtime"):
         refusing = try_jobs(run.record, model.file, jobs(model), lambda job: trial(model, job))

@@ -77,6 +77,11 @@ class RuntimeEntry(NamedTuple):
         return self.kernels or self.name
 
     @property
+    def witness(self) -> bool:
+        """Return whether it is asked about every file where a host has it, and is the first to be left out."""
+        return self.only_builds or (self.second_opinion and bool(self.absent))
+
+    @property
     def builds(self) -> bool:
         """Return whether it builds an engine for a range of shapes, at length.
 

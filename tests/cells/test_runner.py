@@ -107,7 +107,7 @@ def test_every_second_of_a_cell_is_in_its_record_and_none_twice(bench, module, p
     assert inside >= least or record.signal == "exit 3"
 
 
-def test_a_second_opinion_that_takes_longer_to_load_than_the_budget_is_left_out(bench, monkeypatch):
+def test_a_runtime_that_is_only_asked_too_and_takes_longer_to_load_than_the_budget_is_left_out(bench, monkeypatch):
     sound = bench.cells(say(HEAD, "forward: torch.sin(x)", "export: {torchscript: [17]}"))
     openvino = dataclasses.replace(sound[1], runtime="openvino")
     settings = Settings(store=bench.store, budget=3.0)
@@ -115,12 +115,16 @@ def test_a_second_opinion_that_takes_longer_to_load_than_the_budget_is_left_out(
     until = LoadLimit.of(openvino, settings)
     notes = [("declare", 50.0), ("load", 60.0), ("load", 62.9), ("run", 70.0), ("load", 80.0), ("load", 83.1)]
     ended = [until({"stage": stage}, seconds) for stage, seconds in notes]
-    assert ended[:-1] == [None] * 5 and ended[-1] == "not loaded: OpenVINO takes longer for it than the budget, 3 s"
+    said = "OpenVINO takes longer for it than the budget, 3 s; --budget gives it more"
+    assert ended[:-1] == [None] * 5 and ended[-1] == f"not loaded: {said}"
+    engine = LoadLimit.of(dataclasses.replace(sound[1], runtime="tensorrt-rtx", check="build"), settings)
+    assert engine({"stage": "load"}, 1.0) is None
+    assert str(engine({"stage": "load"}, 5.0)).startswith("not built: TensorRT for RTX takes longer for it than")
 
     slow = bench.cell(
         say(HEAD, "module: beside.Net", "export: {torchscript: [17]}"), net_of("x", "__import__('time').sleep(50)")
     )
-    over = LoadLimit("planted", 3.0)
+    over = LoadLimit("not loaded: planted", 3.0)
     over.reason = "not loaded: planted"
     monkeypatch.setattr(LoadLimit, "of", lambda cell, settings: over)
     with new_worker() as worker:

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 ALL = "fp32,fp16,int8"
 """The precisions that a file is checked in where nobody names any."""
-WITNESSES = tuple(
-    runtime.name
-    for runtime in registry.RUNTIMES
-    if runtime.only_builds or (runtime.second_opinion and runtime.absent)
-)
+WITNESSES = tuple(runtime.name for runtime in registry.RUNTIMES if runtime.witness)
 """Runtimes that are asked too where they are installed."""
 
 RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")

@@ -12,8 +12,6 @@ import hashlib
 import importlib
 import importlib.util
 import json
-import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from conformance.process.disk.value_store import KeptValues
-from conformance.process.errors import NoVerdict, Stopped, Unavailable, attempt, did_you_mean, or_else, summarize
+from conformance.process.errors import Stopped, Unavailable, attempt, did_you_mean, or_else, summarize
 from conformance.runtimes.tensorrt.build import (
     BuildFailed,
     ShapeInput,
@@ -95,10 +93,9 @@ def known_targets() -> list[str]:
     return [name.lower() for name in names if name.startswith("SM")]
 
 
-def tried(model: Path, sha: str, job: Job, kept: KeptValues, seconds: float = math.inf) -> RtxTrial:
+def tried(model: Path, sha: str, job: Job, kept: KeptValues) -> RtxTrial:
     """Return what becomes of a model, from the store or by trying it now. ``sha`` is a hash of the model and its
-    weights; an engine may take so many seconds of CPU. Raises Unavailable where there is no TensorRT for RTX,
-    NoVerdict where time is up, and Stopped for a target that it does not know."""
+    weights. Raises Unavailable where there is no TensorRT for RTX, and Stopped for a target that it does not know."""
     missing = absence()
     if missing is not None:
         raise Unavailable(missing)
@@ -112,7 +109,7 @@ def tried(model: Path, sha: str, job: Job, kept: KeptValues, seconds: float = ma
     key = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
     trial = or_else(None, lambda: _read(kept.get(key)))  # what another version kept is tried again
     if trial is None:
-        trial = _try(trt, model, job, seconds)
+        trial = _try(trt, model, job)
         kept.put(key, asdict(trial))
     return trial
 
@@ -129,14 +126,14 @@ def _read(told: Mapping[str, Any]) -> RtxTrial:
     return RtxTrial(**{**told, "refusals": refusals})
 
 
-def _try(trt: ModuleType, model: Path, job: Job, seconds: float) -> RtxTrial:
+def _try(trt: ModuleType, model: Path, job: Job) -> RtxTrial:
     log, version = make_log(trt), str(trt.__version__)
     log.forget()
     builder = trt.Builder(log)
     try:
         network = parse(trt, log, builder, model)
         if job.build is not None:
-            _build(trt, log, builder, network, job, seconds)
+            _build(trt, log, builder, network, job)
     except UnsupportedModel as error:
         return RtxTrial(version, type(error).__name__, str(error), tuple(error.refusals))
     except ShapeInput as error:
@@ -146,39 +143,14 @@ def _try(trt: ModuleType, model: Path, job: Job, seconds: float) -> RtxTrial:
     return RtxTrial(version)
 
 
-def _build(trt: ModuleType, log: Any, builder: Any, network: Any, job: Job, seconds: float) -> None:
+def _build(trt: ModuleType, log: Any, builder: Any, network: Any, job: Job) -> None:
     build, target = job.build, job.target
     assert build is not None
     config = builder.create_builder_config()
     configure(trt, config, build.options)
-    monitor = config.progress_monitor = _monitor(trt, seconds)
     config.set_flag(trt.BuilderFlag.DISABLE_TIMING_CACHE)  # nothing is timed without a GPU
     config.num_compute_capabilities = 1
     config.set_compute_capability(getattr(trt.ComputeCapability, target.upper()), 0)
     add_profile(log, builder, config, network, build)
     if builder.build_serialized_network(network, config) is None:
-        if monitor.over:
-            raise NoVerdict(f"not built for {target}: it takes longer than {seconds:g} s; --budget gives it more")
         raise BuildFailed(log.errors())
-
-
-def _monitor(trt: Any, seconds: float) -> Any:
-    """Return what ends a build after so many seconds of CPU, at the builder's next step; it is ``over`` then. For
-    2,000 nodes TensorRT for RTX 1.7 makes 2,058 steps, of which the last take seconds each."""
-
-    class Monitor(trt.IProgressMonitor):
-        def __init__(self) -> None:
-            super().__init__()
-            self.until, self.over = time.process_time() + seconds, False
-
-        def phase_start(self, name: str, parent: str | None, steps: int) -> None:
-            pass
-
-        def step_complete(self, name: str, step: int) -> bool:
-            self.over = time.process_time() > self.until
-            return not self.over
-
-        def phase_finish(self, name: str) -> None:
-            pass
-
-    return Monitor()
