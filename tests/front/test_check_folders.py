@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+import onnx
+import onnx.external_data_helper
 import pytest
 from onnx import ModelProto, save
 
@@ -12,6 +14,7 @@ from conformance.cells.alone import python_of
 from conformance.front.cli import main
 from conformance.process.disk.model_files import distinct_names, find_models
 from conformance.process.errors import UserError
+from conformance.process.worker import memory
 from conformance.runtimes import registry
 from tests.kit.models import model_of
 
@@ -119,6 +122,23 @@ def test_what_cannot_be_used_is_refused_with_a_sentence(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     assert main(["check", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_file_larger_than_all_memory_is_refused_before_it_is_read(tmp_path, monkeypatch, capsys):
+    """Its weights beside it count, of which a file without holes would not fit on the disk of a test."""
+    net = tmp_path / "net.onnx"
+    saved(tmp_path, net=model_of("net (float[n, 3] x) => (float[n, 3] y) <float[3, 3] w = {" + ", ".join("123456789")
+                                 + "}> { y = MatMul (x, w) }"))  # fmt: skip
+    monkeypatch.setattr(memory, "machine_memory", lambda: 4 * memory.GIB)
+    assert check(tmp_path, str(net), "--runtime", "onnxruntime") == 0
+    model = onnx.load(net)
+    model.graph.initializer[0].raw_data = bytes(36)
+    onnx.external_data_helper.set_external_data(model.graph.initializer[0], "w.bin", 0, 36)
+    net.write_bytes(model.SerializeToString())
+    with (tmp_path / "w.bin").open("wb") as weights:
+        weights.truncate(5 * memory.GIB)
+    assert check(tmp_path, str(net)) == 2
+    assert "net.onnx and its weights take 5 GiB, and there are 4 GiB of memory" in capsys.readouterr().err
 
 
 def test_folders_of_the_store_links_and_recorded_data_are_not_looked_into(tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from conformance.compare.noise import FLOOR
 from conformance.front.commands import pairs
 from conformance.process.errors import UserError, did_you_mean
+from conformance.process.worker import memory
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         raise UserError(f"{read} cannot be read: {error.strerror or error}") from None
     except NotOnnx as error:
         raise UserError(f"{read}: {error}") from None
+    _compare_with_memory(read, told.beside)
     already = None if other is not None or given.precision else precision_left_in(file)
     if already is not None:
         how = ", in decibels" if already in _CALIBRATED else ""
@@ -130,6 +132,18 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         "runtimes": _runtimes(given.runtime), **({"inputs": inputs} if inputs else {}), **specials, **more,
         "precisions": conversions,
     }  # fmt: skip
+
+
+def _compare_with_memory(file: Path, beside: Iterable[str]) -> None:
+    """Raise UserError for a model that is larger than all memory that there is, with the files beside it, before
+    anybody reads it."""
+    places = [file, *(file.parent / name for name in beside)]
+    size, room = sum(place.stat().st_size for place in places if place.is_file()), memory.machine_memory()
+    if size > room:
+        raise UserError(
+            f"{file.name} and its weights take {size / memory.GIB:.3g} GiB, and there are {room / memory.GIB:.3g} "
+            "GiB of memory: check it on a host with a multiple of that; nothing of it was read here"
+        )
 
 
 def conversion_of(file: Path, other: Path) -> str | None:
