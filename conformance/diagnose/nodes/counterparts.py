@@ -77,7 +77,8 @@ def standing(one: FileTensors, other: FileTensors) -> dict[str, str]:
         return got.shape == right.shape and _kind(got) == _kind(right)
 
     inner = [name for name in inner_names(other.model) if name not in found]
-    found |= {name: name for name in inner if name not in found.values() and fits(name, name)}
+    used = {name: dequantized(other, name) or name for name in inner}
+    found |= {used[name]: name for name in inner if name not in found.values() and fits(used[name], name)}
     found = by_structure(one, other, found)
     left = [like for like in inner_names(one.model) if like not in found.values() and _tells(one.tensors.get(like))]
     for name in inner:
@@ -89,6 +90,18 @@ def standing(one: FileTensors, other: FileTensors) -> dict[str, str]:
             left.remove(like)
     stands = by_structure(one, other, found)
     return {name: like for name, like in stands.items() if fits(name, like)}
+
+
+def dequantized(other: FileTensors, name: str) -> str | None:
+    """Return what is dequantized again of a tensor that is only quantized; None for any other. It stands for the
+    tensor in what is computed of it: its range may be what the original clips it to."""
+    graph = other.graph
+    quantizing = [graph.nodes[index] for index in graph.readers.get(name, ())]
+    if len(quantizing) != 1 or quantizing[0].op_type != "QuantizeLinear" or name in graph.outputs:
+        return None
+    behind = [graph.nodes[index] for index in graph.readers.get(quantizing[0].output[0], ())]
+    same = len(behind) == 1 and behind[0].op_type == "DequantizeLinear"
+    return str(behind[0].output[0]) if same else None
 
 
 def _kind(array: Array) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.case.draw.example import Example
-from conformance.diagnose.nodes.layers import Layer, layers
+from conformance.diagnose.nodes.fewest_layers import fewest, in_words_of_converter
+from conformance.diagnose.nodes.layers import Layer, LayeredPair, layers
 from conformance.diagnose.nodes.other_runtime import ask
 from conformance.diagnose.nodes.second_file import Beside
 from conformance.diagnose.nodes.sides import FileTensors, meant_side, runtime_side
@@ -164,9 +165,8 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     example = fidelity.example(chosen.draw)
     one = meant_side(_first_file(run), run.cell.case, run.reference.folder, libraries, example.inputs)
     other = runtime_side(converted.file, libraries, example.inputs, runtime)
-    found = sorted(
-        layers(one, other, runtime, libraries), key=lambda layer: math.inf if layer.own is None else layer.own
-    )
+    pair = LayeredPair(one, other, runtime, libraries)
+    found = sorted(layers(pair), key=lambda layer: math.inf if layer.own is None else layer.own)
     limits = dict(zip(other.graph.outputs, fidelity.noise_limits(example.wanted).limits, strict=False))
     lost: dict[str, str | None] = {}
     if run.cell.is_of_own_file:
@@ -181,7 +181,7 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
             lost[name] = None if like is None else judge_noise(other.tensors[name], one.tensors[like], limit)[1]
     rows = [_row(one, other, layer, first=layer is found[0] and layer.own != math.inf) for layer in found]
     wrong = [f"{name}: {text}" if name else text for name, text in lost.items() if text]
-    sentences = [*wrong, *_most(other, found, wrong=bool(wrong))]
+    sentences = [*wrong, *_most(other, found, wrong=bool(wrong)), *_give_back(run, pair, found)]
     return AlignAnswer(heading(run, chosen, runtime), ["dB by itself", "dB up to it"], rows, sentences, bool(wrong))
 
 
@@ -213,3 +213,18 @@ def _most(other: FileTensors, found: Sequence[Layer], *, wrong: bool) -> Iterato
             f"most is lost at {at}: {decibels(layer.own or 0.0)} dB by itself, of what the original has before it, "
             f"and {decibels(layer.whole)} dB up to it{''.join(f'; {text}' for text in layer.weights)}"
         )
+
+
+def _give_back(run: CellRun, pair: LayeredPair, found: Sequence[Layer]) -> Iterator[str]:
+    """Say which layers give back most of what is lost, and how the converter that made the file is told to."""
+    best = fewest(pair, found)
+    if best is None:
+        return
+    if not best.nodes:
+        yield "what is lost is lost all over: half of the nodes would not give back 80 % of it"
+        return
+    yield (
+        f"kept as in {_first_file(run).name}, {len(best.layers)} of {len(pair.names)} layers give back 80 % of what "
+        f"is lost, {decibels(best.after)} dB in place of {decibels(best.before)}: {', '.join(best.nodes)}"
+    )
+    yield in_words_of_converter(pair, best.nodes)
