@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "conformance"
-DOORS = {"__init__", "__main__", "test_suite", "plugin", "explanations"}
+DOORS = {"__init__", "__main__", "test_suite", "plugin", "explanations", "testing"}
 """Modules at the top by which the package is entered."""
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,

@@ -1,14 +1,23 @@
 """Every runtime, in one table: what case files, options, the matrix and verdicts know of runtimes comes from it.
 
-Reading the table imports no runtime: each entry names the function that opens it. ``docs/runtimes.md`` shows how to
-add a runtime.
+Reading the table imports no runtime: each entry names the function that opens it. Other packages add theirs by the
+entry point ``conformance.runtimes``; ``docs/runtimes.md`` shows how.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
+
+from conformance.process.errors import attempt, did_you_mean, summarize
+
+GROUP = "conformance.runtimes"
+"""The group of entry points by which other packages add runtimes."""
+INTERFACE = 1
+"""The version of what a runtime of another package is to be: an entry of the table, and what it ``opens``."""
 
 
 class RuntimeEntry(NamedTuple):
@@ -71,6 +80,8 @@ class RuntimeEntry(NamedTuple):
     packages: tuple[str, ...] = ()
     """Packages any of which brings it. A run's header has the version, under the first name, and ``--reuse`` takes no
     verdict over from another version."""
+    interface: int = 0
+    """Of a runtime of another package the ``INTERFACE`` that it was written for."""
 
     @property
     def computes_with(self) -> str:
@@ -109,7 +120,7 @@ EVALUATOR = "onnx-reference"
 LITERAL = "onnxruntime-literal"
 """The runtime that computes what a model means: node by node, without an optimizer."""
 
-RUNTIMES = (
+_OWN = (
     RuntimeEntry(
         name=LITERAL,
         title="ONNX Runtime node by node, its optimizer off",
@@ -201,6 +212,54 @@ RUNTIMES = (
         for word, (provider, title, _) in PROVIDERS.items()
     ),
 )
+
+
+def added(points: Iterable[EntryPoint]) -> Iterator[tuple[str, RuntimeEntry | str]]:
+    """Yield the runtimes of other packages by the names of their entry points, and in place of one that cannot be
+    taken a sentence that says why.
+
+    An entry point names a dictionary, of the fields of ``RuntimeEntry``, in a module that imports nothing of this
+    package: it is read while this table is made.
+    """
+    names = {runtime.name for runtime in _OWN}
+    for point in sorted(points, key=lambda point: (str(point.dist and point.dist.name), point.name)):
+        said = attempt(point.load)
+        why = f"{point.value} raises {summarize(said)}" if isinstance(said, Exception) else misfit(said, names)
+        if why is None and isinstance(said, dict):
+            entry = RuntimeEntry(**said)
+            names.add(entry.name)
+            yield point.name, entry
+        else:
+            package = f" of the package {point.dist.name}" if point.dist is not None else ""
+            yield point.name, f"the runtime {point.name}{package} is left out: {why}"
+
+
+def misfit(said: object, names: set[str]) -> str | None:
+    """Return why an object describes no new runtime; None where it does."""
+    if not isinstance(said, dict):
+        return f"it is a {type(said).__name__}, and no dictionary of the fields of RuntimeEntry"
+    if said.get("interface") != INTERFACE:
+        return f"it is written for the interface {said.get('interface')}; this release has {INTERFACE}"
+    usual = {**RuntimeEntry._field_defaults, "name": "", "title": ""}
+    for key, value in said.items():
+        if key not in usual:
+            return f"there is no {key}{did_you_mean(str(key), usual)}"
+        if type(value) is not type(usual[key]):
+            return f"{key} is a {type(value).__name__}, and has to be a {type(usual[key]).__name__}"
+    name = said.get("name", "")
+    if name in names:
+        return f"there is a runtime {name} already"
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or not said.get("title"):
+        return "it needs a title, and a name of lower-case letters, digits and hyphens"
+    if any(not re.fullmatch(r"[\w.]+:\w+", said.get(key) or said.get("opens", "")) for key in ("opens", "absent")):
+        return "opens and absent are written as module:function"
+    return None if said.get("kernels") in (None, "", *names) else f"there is no runtime {said['kernels']}"
+
+
+_ADDED = (*added(entry_points(group=GROUP)),)
+LEFT_OUT = {name: each for name, each in _ADDED if isinstance(each, str)}
+"""Sentences about runtimes of other packages that could not be taken, by the names of their entry points."""
+RUNTIMES = (*_OWN, *(each for _, each in _ADDED if isinstance(each, RuntimeEntry)))
 """In the order in which the matrix shows them, and in which they are asked for a second opinion."""
 
 _BY_NAME = {runtime.name: runtime for runtime in RUNTIMES}

@@ -15,6 +15,7 @@ from conformance import HOME
 from conformance.results.records import text
 from conformance.results.records.record import Record
 from conformance.runtimes import opener, registry
+from conformance.testing import Misfit, check_runtime
 from tests.kit.runs import run_suite
 
 ROOT = Path(__file__).parent.parent.parent
@@ -96,42 +97,38 @@ exported_wrong:
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the runtime of the docs, added as the docs say."""
-    module, entries = (
-        textwrap.dedent(block)
-        for block in re.findall(r"^   ```python\n(.*?)^   ```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    )
-    tree = tmp_path_factory.mktemp("tree")
-    shutil.copytree(HOME, tree / "conformance", ignore=shutil.ignore_patterns("__pycache__"))
-    (tree / "conformance/runtimes/toykit.py").write_text(module, encoding="utf-8")
-    registry_file = tree / "conformance/runtimes/registry.py"
-    entry = entries.removeprefix("RUNTIMES = (\n    ...,\n")
-    table, _, rest = registry_file.read_text(encoding="utf-8").partition("\n)\n")
-    registry_file.write_text(f"{table}\n{entry}{rest}", encoding="utf-8")
-    return tree
-
-
-@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the package toykit is installed."""
+    """Where the package toykit is installed, and the one of the docs that adds it as a runtime."""
     site = tmp_path_factory.mktemp("site")
     (site / "toykit.py").write_text(TOYKIT, encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    entry, session, test = map(textwrap.dedent, re.findall(r"^   ```python\n(.*?)^   ```", page, re.M | re.S))
+    (points,) = map(textwrap.dedent, re.findall(r"^   ```toml\n(.*?)^   ```", page, re.M | re.S))
+    files = {
+        "toykit_conformance/__init__.py": "", "toykit_conformance/entry.py": entry, "test_toykit.py": test,
+        "toykit_conformance/session.py": session,
+        "toykit_conformance-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: toykit-conformance\nVersion: 1\n",
+        "toykit_conformance-1.0.dist-info/entry_points.txt":
+            points.replace('project.entry-points."conformance.runtimes"', "conformance.runtimes").replace('"', ""),
+    }  # fmt: skip
+    for name, text_ in files.items():
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text(text_, encoding="utf-8")
     return site
 
 
-def command(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True, text=True, check=False,
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, site)))},
     )  # fmt: skip
 
 
-def test_a_runtime_that_is_added_runs_cells_and_is_asked_for_its_opinion(tree, site, tmp_path):
+def test_a_runtime_that_a_package_adds_runs_cells_and_is_asked_for_its_opinion(site, tmp_path):
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "toy.yaml").write_text(CASES, encoding="utf-8")
     arguments = ("--runtime", "onnxruntime,toykit", "--require", "toykit")
-    path = os.pathsep.join(map(str, (tree, site)))
+    path = os.pathsep.join(map(str, (ROOT, site)))
     done = run_suite(tmp_path, *arguments, own_process=True, PYTHONPATH=path)
     records = done.records
     sound = records["accuracy[sound-torchscript-op17-toykit-fp32]"]
@@ -143,9 +140,96 @@ def test_a_runtime_that_is_added_runs_cells_and_is_asked_for_its_opinion(tree, s
     assert "toykit" in done.header["environment"]["versions"]
 
 
-def test_what_is_made_from_the_table_knows_it(tree):
-    for arguments in (["schema"], ["align", "--help"], ["replay", "--help"]):
-        assert "toykit" in command(tree, "-m", "conformance", *arguments).stdout
-    (tree / "wrong.yaml").write_text(CASES.replace("[onnxruntime, toykit]", "toykti"), encoding="utf-8")
-    told = command(tree, "-m", "conformance", "align", "sound", "--cases", "wrong.yaml")
+def test_what_is_made_from_the_table_knows_it(site, tmp_path):
+    for arguments in (["schema"], ["align", "--help"], ["replay", "--help"], ["doctor"]):
+        assert "toykit" in command(site, tmp_path, "-m", "conformance", *arguments).stdout
+    (tmp_path / "wrong.yaml").write_text(CASES.replace("[onnxruntime, toykit]", "toykti"), encoding="utf-8")
+    told = command(site, tmp_path, "-m", "conformance", "align", "sound", "--cases", "wrong.yaml")
     assert f"{', '.join(map(repr, registry.IN_CASES))} or 'toykit'" in told.stderr
+
+
+def test_the_runtime_of_the_page_passes_its_own_test(site, tmp_path):
+    done = command(site, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(site / "test_toykit.py"))
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+ENTRY = {"interface": 1, "name": "toy", "title": "toy", "opens": "toy.session:opens"}
+SESSION = {
+    "outputs in the order of names": ("return list(", "return sorted(", "outputs by name and order"),
+    "inputs by place": (
+        "self._program(inputs)", "self._program(dict(zip('ab', inputs.values())))", "outputs by name and order",
+    ),
+    "another dtype": (
+        "list(self._program(inputs))", "[one.astype('float64') for one in self._program(inputs)]", "float64[2, 3]",
+    ),
+    "other bits": (
+        "list(self._program(inputs))",
+        "[one + __import__('random').random() for one in self._program(inputs)]",
+        "the same bits again: other bits",
+    ),
+    "nothing to say": ('{"provider": "toykit", "storage"', '{"storage"', "arithmetic does not say provider"),
+    "a library": ("if libraries", "if False", "a library that is not there: no exception is raised"),
+    "the end of its process": ("import toykit\n", "import os; os._exit(3)\n", "Lost: exit 3"),
+    "torch": ("import contextlib\n", "import contextlib\nimport torch\n", "importing its modules imports torch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SESSION)
+def test_a_runtime_that_the_suite_may_not_rely_on_is_told_in_what(site, tmp_path, monkeypatch, what):
+    before, after, said = SESSION[what]
+    shutil.copytree(site, tmp_path / "site")
+    session = tmp_path / "site" / "toykit_conformance" / "session.py"
+    session.write_text(session.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    if what == "torch":
+        (tmp_path / "site" / "torch.py").touch()  # PyTorch's own takes seconds to import
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    for name in ("toykit", "toykit_conformance", "toykit_conformance.session"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    entry = {**ENTRY, "opens": "toykit_conformance.session:open_model"}
+    with pytest.raises(Misfit, match=re.escape(said)):
+        check_runtime(entry)
+
+
+class Point:
+    """An entry point of a package that is not installed."""
+
+    def __init__(self, name: str, said: object) -> None:
+        self.name, self.value, self.dist, self._said = name, "toy.entry:ENTRY", None, said
+
+    def load(self) -> object:
+        if isinstance(self._said, Exception):
+            raise self._said
+        return self._said
+
+
+@pytest.mark.parametrize(("said", "why"), [
+    (ImportError("no module toy"), "toy.entry:ENTRY raises ImportError: no module toy"),
+    ("toy", "it is a str, and no dictionary"), ({**ENTRY, "interface": 2}, "it is written for the interface 2"),
+    ({**ENTRY, "name": "openvino"}, "there is a runtime openvino already"),
+    ({**ENTRY, "open": "toy:opens"}, "there is no open; did you mean 'opens'"),
+    ({**ENTRY, "packages": "toy"}, "packages is a str, and has to be a tuple"),
+    ({**ENTRY, "name": "a toy"}, "a name of lower-case letters"), ({**ENTRY, "opens": "toy"}, "module:function"),
+    ({**ENTRY, "kernels": "gone"}, "there is no runtime gone"), ({}, "for the interface None"),
+    ({"interface": 1, "name": "toy", "title": "toy"}, "module:function"),
+])  # fmt: skip
+def test_what_cannot_be_taken_is_left_out_with_a_sentence(said, why):
+    (told,) = registry.added([Point("toy", said)])
+    assert told[0] == "toy" and str(told[1]).startswith("the runtime toy is left out: ") and why in str(told[1])
+
+
+def test_of_two_of_one_name_the_first_is_taken():
+    first, second = registry.added([Point("toy", ENTRY), Point("again", ENTRY)])
+    assert [type(told).__name__ for _, told in (first, second)] == ["RuntimeEntry", "str"]
+
+
+def test_what_is_left_out_is_told_by_a_run_and_by_doctor(site, tmp_path):
+    shutil.copytree(site, tmp_path / "site")
+    entry = tmp_path / "site" / "toykit_conformance" / "entry.py"
+    entry.write_text(entry.read_text(encoding="utf-8").replace('"toykit",', '"openvino",', 1), encoding="utf-8")
+    said = "the runtime toykit of the package toykit-conformance is left out: there is a runtime openvino already"
+    (tmp_path / "toy.yaml").write_text(CASES.replace("[onnxruntime, toykit]", "onnxruntime"), encoding="utf-8")
+    collected = command(tmp_path / "site", tmp_path, "-m", "conformance", "run", "--cases", ".", "--collect-only")
+    assert said in collected.stdout
+    assert said in command(tmp_path / "site", tmp_path, "-m", "conformance", "doctor").stdout
+    asked = command(tmp_path / "site", tmp_path, "-m", "conformance", "run", "--cases", ".", "--runtime", "toykit")
+    assert said in asked.stdout + asked.stderr and asked.returncode == 4

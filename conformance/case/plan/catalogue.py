@@ -290,7 +290,8 @@ def selection(options: Mapping[str, str | None]) -> Selection:
         chosen = [word.strip() for word in given.split(",") if word.strip()]
         for word in chosen:
             if meant(word) not in known:
-                raise UserError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
+                why = registry.LEFT_OUT.get(word, f"there is no '{word}'{did_you_mean(word, known)}")
+                raise UserError(f"--{name}: {why}")
         if not chosen:
             raise UserError(f"--{name} is empty")
         return chosen

@@ -79,6 +79,7 @@ def _told(runs: Mapping[str, str | None]) -> list[str]:
     providers = [name for name, why in runs.items() if why and registry.named(name).provider]
     here = {name: "parses and builds here" for name in runs if registry.named(name).only_builds}
     lines = [f"{name}: {why or here.get(name, 'runs here')}" for name, why in runs.items() if name not in providers]
+    lines += registry.LEFT_OUT.values()
     return [*lines, *([f"not in this ONNX Runtime: {', '.join(providers)}"] if providers else [])]
 
 

@@ -41,7 +41,8 @@ def _runtimes(text: str | None) -> list[str]:
         if name == "onnx-reference":
             raise UserError("--runtime: onnx-reference says what is right; name those that are compared with it")
         if name not in RUNNABLE:
-            raise UserError(f"--runtime: there is no '{name}'{did_you_mean(name, RUNNABLE)}")
+            why = registry.LEFT_OUT.get(name, f"there is no '{name}'{did_you_mean(name, RUNNABLE)}")
+            raise UserError(f"--runtime: {why}")
     return names
 
 

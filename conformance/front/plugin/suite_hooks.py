@@ -17,6 +17,7 @@ from conformance.front.plugin.session_parts import STARTED_BY
 from conformance.front.plugin.terminal import Terminal
 from conformance.process import collector
 from conformance.results.records.sanitize import block, one_line
+from conformance.runtimes import registry
 
 if TYPE_CHECKING:
     from conformance.case.plan.cell import Cell
@@ -34,6 +35,8 @@ _RECORD: pytest.StashKey[Record] = pytest.StashKey()
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "latency: cells of budgets of time (-m latency)")
     config.stash[_SESSION] = SessionParts(config)
+    for sentence in registry.LEFT_OUT.values():
+        config.issue_config_time_warning(pytest.PytestConfigWarning(sentence), 2)
 
 
 @pytest.hookimpl(optionalhook=True)
