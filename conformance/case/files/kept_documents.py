@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conformance import __version__
+from conformance.process.disk.whole_files import replacing
 
 _DIGEST = hashlib.sha256().digest_size
 _LEAST = 2048
@@ -51,15 +52,10 @@ def keep(file: Path, text: str, kept: KeptDocument) -> None:
     if _folder is None or len(text) < _LEAST or not _folder.parent.is_dir():
         return
     payload = marshal.dumps(tuple(kept))
-    place = _place(_folder, file)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
+    with contextlib.suppress(OSError):
         _folder.mkdir(exist_ok=True)
-        temporary.write_bytes(_sign(text) + hashlib.sha256(payload).digest() + payload)
-        temporary.replace(place)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        with replacing(_place(_folder, file)) as stream:
+            stream.write(_sign(text) + hashlib.sha256(payload).digest() + payload)
 
 
 def _place(folder: Path, file: Path) -> Path:
