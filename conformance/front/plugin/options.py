@@ -58,7 +58,8 @@ class Options:
             raise pytest.UsageError(f"--shard-durations {self['shard_durations']}: there is no such run")
         if self["baseline"] is None and self["shard"] is None:
             return
-        from conformance.results.baseline import load, parse_shard
+        from conformance.results.baseline.baseline_file import load
+        from conformance.results.baseline.shards import parse_shard
 
         try:
             if self["shard"] is not None:

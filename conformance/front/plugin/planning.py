@@ -88,7 +88,7 @@ class Planning:
     def _of_shard(self, cells: list[Cell], files: Iterable[str]) -> list[Cell]:
         if self._options["shard"] is None:
             return cells
-        from conformance.results.baseline import cut, parse_shard, shard
+        from conformance.results.baseline.shards import cut, parse_shard, shard
 
         ids = [cell.id for cell in cells]
         index, count = parse_shard(self._options["shard"])

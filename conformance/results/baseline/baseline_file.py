@@ -7,7 +7,7 @@ cases merge. The first line says what the baseline was made on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from conformance.process.disk.foreign_files import parse_json, read_text
 from conformance.process.disk.whole_files import replacing
 from conformance.process.errors import UserError, display_path, why
 from conformance.results.baseline.change import Run
-from conformance.results.baseline.line import Line, case_of_line, check, compact, dump, expand
-from conformance.results.records.record import Record
+from conformance.results.baseline.line import Line, case_of_line, check, expand
 from conformance.results.records.record_types import Environment, Header
 from conformance.results.records.run_file import read_run
 from conformance.results.records.validation import Misfit, check_of
@@ -37,15 +36,6 @@ class BaselineEntry:
 
     line: Line
     text: str
-
-
-def write_baseline(file: Path, header: Header, records: Iterable[Record]) -> None:
-    """Write a whole baseline; what a baseline that was in the file before had accepted is forgotten.
-
-    Raises UserError for a cell that is there twice.
-    """
-    lines = [compact(record) for record in records]
-    write(file, dump(head(header)), [BaselineEntry(line, dump(line)) for line in lines])
 
 
 def read_baseline(file: Path) -> Run:

@@ -20,22 +20,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from conformance.process.errors import UserError
-from conformance.results.baseline.change import Change
+from conformance.results.baseline.change import Change, blocking
 from conformance.results.records import finding_block, matrix, text
 from conformance.results.records.findings import Finding, findings, since
 from conformance.results.records.record import FIELDS, Record
 from conformance.results.records.record_types import Header
 from conformance.results.records.sanitize import cleaned, literal, visible
-from conformance.results.report.record_rows import (
-    STATUSES,
-    WORDS,
-    NamedRun,
-    blocking,
-    by_reason,
-    failures,
-    finished,
-    ratio,
-)
+from conformance.results.report.record_rows import STATUSES, WORDS, NamedRun, by_reason, failures, finished, ratio
 from conformance.results.report.verdict_words import details, verdict
 
 Key = tuple[str, matrix.Column]
