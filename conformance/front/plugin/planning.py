@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.process.errors import CaseFileError, UserError
-from conformance.results.records.sanitize import block
+from conformance.front.plugin.usage import refusing
+from conformance.process.errors import CaseFileError
 
 if TYPE_CHECKING:
     from conformance.case.plan.catalogue import Selection
@@ -76,12 +76,9 @@ class Planning:
             return cells
         from conformance.models.kept.changed import changed_since
 
-        try:
-            with self._saying(f"finding what differs from {revision}"):
-                paths, last = self._options.case_paths(), self._options.last_runs(cells)
-                self._changes = changed_since(revision, paths, cells, selection, last)
-        except UserError as error:
-            raise pytest.UsageError(block(f"--changed-since {revision}: {error}")) from None
+        with refusing(f"--changed-since {revision}: "), self._saying(f"finding what differs from {revision}"):
+            paths, last = self._options.case_paths(), self._options.last_runs(cells)
+            self._changes = changed_since(revision, paths, cells, selection, last)
         self._considered = len(cells)
         return [cell for cell in cells if cell.id in self._changes.reasons]
 
