@@ -48,10 +48,7 @@ class Planning:
         if self._plan is None:
             self.collected = True
             self._before()
-            from conformance.case.files.kept_documents import keep_in
             from conformance.case.plan.catalogue import read_suite
-
-            keep_in(self._options.store / "documents")
 
             selection = self._options.selection()
             with self._saying("reading the case files"):

@@ -29,8 +29,8 @@ of failing examples."""
 DRAWS = "failures"
 """Beside the sections: failing draws, which cannot be made again and are small."""
 OTHERS = ("documents", "cluster", "environments")
-"""Also beside them, and no entries: what case files say, marks of runs on clusters, environments for other versions
-of runtimes."""
+"""Also beside them, and no entries: what earlier versions kept of case files, marks of runs on clusters, environments
+for other versions of runtimes."""
 DAY = 86_400.0
 """Seconds after which an entry, or an unfinished file, is taken to be nobody's."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
