@@ -20,7 +20,8 @@ from conformance.models.kept.inventory import said, said_of
 from conformance.models.kept.observed_dependencies import Observed
 from conformance.process.disk.locks import exclusive
 from conformance.process.disk.onnx_models import MODEL, WEIGHTS, Written, sha_of_model
-from conformance.process.disk.stores import FORMAT, UNFINISHED, remove, touch, use
+from conformance.process.disk.stores import FORMAT, remove, touch, use
+from conformance.process.disk.whole_files import UNFINISHED
 from conformance.results.records.words import Exporter
 
 RESTING = 2.0
