@@ -30,10 +30,6 @@ AROUND = 0.005
 WHOLE = 2.0
 """Seconds of a group that is not worth dividing while there are others: its module would be built twice."""
 
-_AGAIN = 0.9
-"""Groups are divided over the workers anew when their number has shrunk to this part: estimates are wrong, and to
-divide after each group would take the square of their number."""
-
 
 class Work(NamedTuple):
     """Hold what the place of one test in a run depends on.
@@ -155,7 +151,7 @@ class _Group:
 class Schedule:
     """Hands out tests by their numbers, each once.
 
-    What is left is divided over the workers so that all are done at about the same time: the longest group first,
+    All are divided over the workers so that all are done at about the same time: the longest group first,
     each to the worker that has least (Graham, Bounds on multiprocessing timing anomalies, 1969: at most 4/3 of the
     shortest time). A worker runs its share from the smallest group to the largest, so that most cases are seen early
     and the long ones start no later than they have to. A group that would take half of a worker's time is divided by
@@ -171,8 +167,6 @@ class Schedule:
         """The groups that a worker runs afterwards, the next one last."""
         self._waiting = _groups(given, seconds)[::-1]
         """Groups in no share: all at first, and where the order is given."""
-        self._divided = 0
-        """Groups in shares when they were last divided."""
 
     def add(self, worker: Hashable) -> None:
         """A worker that will ask for tests; all are added before the first of them asks."""
@@ -198,12 +192,12 @@ class Schedule:
     def _next(self, worker: Hashable, of_others: bool) -> _Group | None:
         if self._as_given:
             return self._waiting.pop() if self._waiting else None
-        left = sum(map(len, self._shares.values()))
-        if self._waiting or left <= _AGAIN * self._divided:
+        if self._waiting:
             self._divide()
         share = self._shares[worker]
-        if not share and of_others:
+        if not share and of_others:  # the longest of the worker that has most before it
             share = max((share for share in self._shares.items() if share[1]), key=self._load, default=(None, []))[1]
+            return share.pop(0) if share else None
         return share.pop() if share else None
 
     def _load(self, share: tuple[Hashable, list[_Group]]) -> float:
@@ -213,22 +207,15 @@ class Schedule:
         return sum(group.seconds for group in groups) + (0.0 if own is None else own.seconds)
 
     def _divide(self) -> None:
-        """Divide all groups that no worker is at, unless they are better divided as they are: when only long groups
-        are left, none is small enough to fill up the rest."""
-        groups = [*self._waiting, *(group for share in self._shares.values() for group in share)]
-        if self._waiting:
-            longest = max(WHOLE, sum(group.seconds for group in groups) / len(self._shares) / 2)
-            groups = [piece for group in groups for piece in _pieces(group, longest)]
-        shares: dict[Hashable, list[_Group]] = {worker: [] for worker in self._shares}
-        loads = [(self._load((worker, [])), number, worker) for number, worker in enumerate(shares)]
-        heapq.heapify(loads)
+        """Divide all groups over the workers."""
+        longest = max(WHOLE, sum(group.seconds for group in self._waiting) / len(self._shares) / 2)
+        groups = [piece for group in self._waiting for piece in _pieces(group, longest)]
+        loads = [(0.0, number, share) for number, share in enumerate(self._shares.values())]
         for group in sorted(groups, key=_Group.size, reverse=True):
-            load, number, worker = loads[0]
-            shares[worker].append(group)
-            heapq.heapreplace(loads, (load + group.seconds, number, worker))
-        if self._waiting or max(loads)[0] < max(map(self._load, self._shares.items())):
-            self._shares = shares
-        self._waiting, self._divided = [], len(groups)
+            load, number, share = loads[0]
+            share.append(group)
+            heapq.heapreplace(loads, (load + group.seconds, number, share))
+        self._waiting = []
 
     def _part_of_another(self) -> _Group | None:
         """The last model of the group of which most is left, without the model that its worker is at."""

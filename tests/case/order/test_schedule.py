@@ -3,6 +3,7 @@
 import heapq
 import math
 import random
+import statistics
 from collections import Counter, defaultdict
 
 import pytest
@@ -81,16 +82,18 @@ def lower_bound(given, took, workers):
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
 def test_with_durations_of_an_earlier_run_no_worker_is_left_alone(workers, seed):
     given, took = planted(seed)
-    assert simulate(given, took, took, workers).seconds <= 1.15 * lower_bound(given, took, workers)
+    assert simulate(given, took, took, workers).seconds <= 1.05 * lower_bound(given, took, workers)
 
 
-@pytest.mark.parametrize("workers", [2, 16])
-def test_wrong_estimates_cost_little(workers):
-    for seed in range(5):
+@pytest.mark.parametrize("workers, most", [(2, 1.05), (4, 1.1), (16, 1.25)])
+def test_wrong_estimates_cost_little(workers, most):
+    times = []
+    for seed in range(20):
         given, took = planted(seed)
         rng = random.Random(seed)
         wrong = [seconds * rng.lognormvariate(0, 1) for seconds in took]
-        assert simulate(given, wrong, took, workers).seconds <= 1.25 * lower_bound(given, took, workers)
+        times.append(simulate(given, wrong, took, workers).seconds / lower_bound(given, took, workers))
+    assert statistics.mean(times) <= most
 
 
 def test_one_case_alone_uses_all_workers():
