@@ -31,7 +31,7 @@ from conformance.case.files.python import Folder
 from conformance.case.plan.catalogue import Selection, read_suite
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.order import FILE
-from conformance.results.baseline import repeated, seconds_of, shard
+from conformance.results.baseline.shards import repeated, shard
 from conformance.results.records.environment import environment
 from conformance.results.records.record import Record
 from conformance.results.records.spent import own_seconds
@@ -113,7 +113,8 @@ def write_usual(folder: Path, records: Iterable[Record], measured: str) -> None:
 def _shards(count: int, records: Sequence[Mapping[str, Any]]) -> Row:
     """How evenly ``--shard-durations`` divides the seconds of all stages of a run, by that run itself. A shard takes
     longer by what it exports and converts that another shard does too."""
-    seconds = seconds_of(map(Record.from_dict, records))
+    of_cells = map(Record.from_dict, records)
+    seconds = {record.id: sum(map(float, record.seconds.values())) for record in of_cells}
     shards = [shard(seconds, index, count, seconds) for index in range(1, count + 1)]
     loads = [sum(seconds[name] for name in cells) + repeated(cells, seconds) for cells in shards]
     whole = sum(seconds.values())

@@ -25,7 +25,7 @@ from conformance.case.plan.expected import (
 from conformance.case.plan.settings import Settings
 from conformance.cells.alone import Predecessors, believed, fail_replaced
 from conformance.cells.load_limit import LoadLimit
-from conformance.process.disk.stores import UNFINISHED
+from conformance.process.disk.whole_files import UNFINISHED
 from conformance.process.errors import Details, Stopped, UserError, attempt, or_else
 from conformance.process.worker.isolation import Death, OnWait, Worker
 from conformance.process.worker.state.fence import Fence, of_process

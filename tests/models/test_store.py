@@ -20,10 +20,11 @@ from conformance.case.plan.settings import Settings
 from conformance.front import cli
 from conformance.models.cell_run import CellRun
 from conformance.models.exporters.graph import Facts
+from conformance.models.kept import contents
 from conformance.models.kept.model_store import Store
 from conformance.process.disk import stores
 from conformance.process.disk.locks import exclusive
-from conformance.process.disk.onnx_models import Serialized, sha_of_model
+from conformance.process.disk.onnx_models import Serialized
 from conformance.process.disk.stores import DAY, bytes_of, leave, make, size_of, tidy
 from conformance.process.errors import UserError
 from conformance.process.worker import uses
@@ -70,19 +71,19 @@ def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path, name):
     assert Store(tmp_path).get("key") == sound
 
 
-def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path):
+def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path, monkeypatch):
     """Also where the times of the file were put back."""
     file = kept(tmp_path) / "model.onnx"
-    rests, written_just_now = Store(tmp_path, resting=-DAY), Store(tmp_path, resting=DAY)  # whatever the clocks say
-    before = file.stat()
-    with count_calls(sha_of_model) as counts:
-        assert written_just_now.get("key") == written_just_now.get("key") is not None
-        assert rests.get("key") == rests.get("key") is not None
-    assert counts["sha_of_model"] == 2 + 1
+    before, store = file.stat(), Store(tmp_path)
+    with count_calls(contents._hashed) as counts:
+        for settled in (int(DAY * 1e9), -int(DAY * 1e9)):  # whatever the clocks say
+            monkeypatch.setattr(contents, "SETTLED", settled)
+            assert store.get("key") == store.get("key") is not None
+    assert counts["_hashed"] == 2 + 1
     time.sleep(0.05)  # as coarse as the times of a file are
     file.write_bytes(bytes([DATA[0] ^ 1]) + DATA[1:])
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert rests.get("key") is None
+    assert store.get("key") is None
 
 
 @pytest.mark.smoke
@@ -162,7 +163,7 @@ PROCESS = """
 import json, random, sys
 from pathlib import Path
 from conformance.process.disk.stores import leave, tidy
-from conformance.process.disk.onnx_models import Serialized, sha_of_model
+from conformance.process.disk.onnx_models import Serialized
 from conformance.models.exporters.graph import Facts
 from conformance.models.kept.model_store import Store
 FACTS = Facts(17, {"ai.onnx": 17}, {"Sin": 1}, {"x": [3]}, {"y": [3]}, {"x": "float32"}, 0, 0, "aa", "bb")

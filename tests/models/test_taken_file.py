@@ -11,9 +11,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from conformance.models.exporters import graph
 from conformance.models.exporters.taken_file import TakenFile, declared
-from conformance.models.kept.model_store import Store
+from conformance.models.kept.model_store import Store, sha_of_model
 from conformance.models.reference.float64_model import load, load_mapped
-from conformance.process.disk.onnx_models import WEIGHTS, serialized, sha_of_model
+from conformance.process.disk.onnx_models import WEIGHTS, serialized
 from conformance.process.disk.stores import leave
 from conformance.process.errors import Stopped
 from conformance.runtimes.onnxgraph import mapped

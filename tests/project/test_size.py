@@ -10,7 +10,7 @@ import pytest
 from conformance.case.plan.catalogue import Selection, read_suite
 from conformance.case.plan.cell import Cell
 from conformance.models.kept.dependency_files import needs
-from conformance.results.baseline import accept
+from conformance.results.baseline.acceptance import accept
 from conformance.results.records import matrix, text
 from conformance.results.records.brief import Told, brief
 from conformance.results.records.record import Record

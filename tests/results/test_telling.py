@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.compare.shown import shown
-from conformance.front.commands.watch.watch_loop import Telling
+from conformance.front.commands.watch.watch_loop import first_of
 from conformance.results.records import text
 from conformance.results.records.explanation import bears_out
 from tests.results.report.support import record
@@ -21,20 +21,19 @@ def stopped(case="case", **values):
 @pytest.mark.parametrize("first, second, alike", [
     ({}, {"runtime": "onnx-reference", "opset": 17}, True),
     ({"reason": "not in opset 20"}, {"reason": "not in opset 17", "opset": 17}, True),
-    ({"reason": "<object at 0x7f01> of /tmp/a/b"}, {"reason": "<object at 0x7f02> of /tmp/c", "opset": 17}, True),
-    ({}, {"opset": 17, "reason": "no such operator: asinh"}, False), ({}, {"exporter": "torchscript"}, False),
-    ({}, {"case": "other"}, False),
-    ({"stage": "declare"}, {"stage": "declare", "exporter": "torchscript"}, True),
+    ({}, {"opset": 17, "error": "TypeError"}, False), ({}, {"exporter": "torchscript"}, False),
+    ({}, {"case": "other", "source": {"file": "cases/case.yaml", "line": 70}}, False),
+    ({"stage": "declare", "fault": "case"}, {"stage": "declare", "fault": "case", "exporter": "torchscript"}, True),
     ({"stage": "convert"}, {"stage": "convert", "check": "fidelity"}, True),
-    ({"stage": "convert"}, {"stage": "convert", "precision": "fp16"}, False),
     ({"stage": "load"}, {"stage": "load", "opset": 17}, True),
-    ({"stage": "load"}, {"stage": "load", "runtime": "onnx-reference"}, False),
+    ({"stage": "load", "fault": None}, {"stage": "load", "fault": None, "runtime": "onnx-reference"}, False),
     ({"stage": "run"}, {"stage": "run", "opset": 17}, False),
 ])  # fmt: skip
-def test_cells_share_a_cause_where_stage_error_and_reason_are_alike(first, second, alike):
-    telling = Telling()
-    one, other = stopped(**first), stopped(**second)
-    assert telling.first(one) is None and telling.first(other) == (one.id if alike else None)
+def test_cells_of_one_finding_that_stopped_before_an_example_share_what_is_told(first, second, alike):
+    told = {}
+    one, other = ({"fault": "exporter", **given} for given in (first, second))
+    one, other = stopped(**one), stopped(**other)
+    assert first_of(one, told) is None and first_of(other, told) == (one.id if alike else None)
 
 
 def test_a_repetition_is_one_line():

@@ -18,7 +18,6 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.scanner import Scanner, ScannerError
 
-from conformance.case.files.kept_documents import KeptDocument, keep, recall
 from conformance.case.files.limits import DEPTH, FILE_KIB, TOKENS
 from conformance.process.errors import CaseFileError, Problem, attempt, shown
 
@@ -56,9 +55,6 @@ class Document:
 def read_document(file: Path) -> Document:
     """The document of a case file; raises CaseFileError where it cannot be read as one."""
     text = _text(file)
-    kept = recall(file, text)
-    if kept is not None:
-        return Document(file, *kept)
     try:
         node = _parse(text)
     except ReaderError as error:  # a character that YAML does not have
@@ -79,7 +75,6 @@ def read_document(file: Path) -> Document:
     document.values = _plain(node, (), document, problems)
     if problems:
         raise CaseFileError(problems)
-    keep(file, text, KeptDocument(document.values, document.places))
     return document
 
 

@@ -13,19 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conformance.case.files import dims
 from conformance.process.disk.protobuf import Damaged
 from conformance.process.disk.protobuf import fields as _fields
 from conformance.process.disk.protobuf import number as _number
-from conformance.process.disk.protobuf import signed as _signed
 from conformance.process.disk.protobuf import text as _text
+from conformance.process.disk.recorded_tensors import DTYPES, TensorKind, values_of
 
-TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool",
-    10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn",
-    18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
-    23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
-}  # fmt: skip
-"""By number in ``onnx.TensorProto.DataType``, all but those of complex numbers."""
+TYPES = {number: name for number, name in DTYPES.items() if name in (*dims.DTYPES, *dims.OF_FILES)}
+"""By number in ``onnx.TensorProto.DataType``, those of which inputs can be drawn."""
 OPSET_OF_OTHERS = 21
 """The opset of ONNX's own operators in a file that has none of them, only operators of other domains."""
 
@@ -98,7 +94,9 @@ def _model(data: memoryview) -> Header:
             others = True
         elif number == 7 and isinstance(value, memoryview):
             graphs += 1
-            _graph(value, told)
+            inputs, outputs = values_of(value)  # below opset 13, weights are inputs too
+            told.inputs += [_tensor(*one) for one in inputs]
+            told.outputs += [_tensor(*one) for one in outputs]
     if not graphs:
         raise NotOnnx("the file is no ONNX model: it has no graph")
     told.opset = told.opset or (OPSET_OF_OTHERS if others else 0)
@@ -144,43 +142,12 @@ def _beside(tensor: memoryview) -> Iterator[tuple[str, int]]:
         yield said["location"], sum(int(size) for size in sizes if re.fullmatch(r"\d{1,18}", size))
 
 
-def _graph(data: memoryview, told: Header) -> None:
-    constants = set[str]()
-    for number, value in _fields(data):
-        if not isinstance(value, memoryview):
-            continue
-        if number == 5:
-            constants.add(_text(dict(_fields(value)).get(8)))
-        elif number == 11:
-            told.inputs.append(_tensor(value))
-        elif number == 12:
-            told.outputs.append(_tensor(value))
-    told.inputs = [tensor for tensor in told.inputs if tensor.name not in constants]  # below opset 13, weights too
-
-
-def _tensor(data: memoryview) -> Tensor:
-    said = dict(_fields(data))
-    name, holders, kinds = _text(said.get(1)), list[str](), _parts(said.get(2))
-    while not kinds.keys().isdisjoint(_HOLDERS) and len(holders) < 2:
-        number = next(number for number in _HOLDERS if number in kinds)
-        holders.append(_HOLDERS[number])
-        kinds = _parts(_parts(kinds[number]).get(1))
-    kind, holder = kinds.get(1), " ".join(holders)
-    if not isinstance(kind, memoryview) or holder not in ("", "sequence", "optional", "optional sequence"):
+def _tensor(name: str, kind: TensorKind) -> Tensor:
+    holders = list[str]()
+    while kind.what in ("sequence", "optional") and kind.inner is not None:
+        holders.append(kind.what)
+        kind = kind.inner
+    holder = " ".join(holders)
+    if kind.what != "tensor" or holder not in ("", "sequence", "optional", "optional sequence"):
         return Tensor(name, None, None)
-    parts = dict(_fields(kind))
-    shape = parts.get(2)
-    dims: list[int | str] = []
-    for number, value in _fields(shape) if isinstance(shape, memoryview) else ():
-        if number == 1 and isinstance(value, memoryview):
-            dim = dict(_fields(value))
-            dims.append(_signed(_number(dim[1])) if 1 in dim else _text(dim.get(2)))
-    return Tensor(name, TYPES.get(_number(parts.get(1))), None if shape is None else tuple(dims), holder)
-
-
-_HOLDERS = {4: "sequence", 9: "optional"}
-"""By its field in ``onnx.TypeProto`` what holds tensors, or holds what holds them."""
-
-
-def _parts(message: object) -> dict[int, object]:
-    return dict(_fields(message)) if isinstance(message, memoryview) else {}
+    return Tensor(name, kind.dtype if kind.dtype in TYPES.values() else None, kind.shape, holder)

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable
 
 from conformance.case.files.must_hold import Fails, When
 from conformance.case.plan.cell import Cell
-from conformance.process.errors import display_path
+from conformance.process.errors import Stopped, display_path
 from conformance.results.records.host_conditions import is_about
-from conformance.results.records.settle import Expectation, Failed, agrees
+from conformance.results.records.record import Record
+from conformance.results.records.settle import Expectation, agrees
 from conformance.results.records.words import SPECIALS, base_of
 
 
@@ -76,12 +77,12 @@ def expectations(cell: Cell) -> list[Expectation]:
     ]  # fmt: skip
 
 
-def shows(entry: Fails, failure: Failed) -> bool:
+def shows(entry: Fails, failure: Stopped | Record) -> bool:
     """Return whether what happened is what the entry declares."""
     return agrees(entry.stage, entry.error, failure)
 
 
-def fails_as_declared(cell: Cell, instructions: Collection[str], failure: Failed) -> Fails | None:
+def fails_as_declared(cell: Cell, instructions: Collection[str], failure: Stopped | Record) -> Fails | None:
     """Return the first entry by which the whole cell fails like this on a host with these instruction sets."""
     entries = (entry for entry in on_host(declared(cell), instructions) if not entry.when.only_some_draws)
     return next((entry for entry in entries if shows(entry, failure)), None)

@@ -30,10 +30,6 @@ AROUND = 0.005
 WHOLE = 2.0
 """Seconds of a group that is not worth dividing while there are others: its module would be built twice."""
 
-_AGAIN = 0.9
-"""Groups are divided over the workers anew when their number has shrunk to this part: estimates are wrong, and to
-divide after each group would take the square of their number."""
-
 
 class Work(NamedTuple):
     """Hold what the place of one test in a run depends on.
@@ -155,7 +151,7 @@ class _Group:
 class Schedule:
     """Hands out tests by their numbers, each once.
 
-    What is left is divided over the workers so that all are done at about the same time: the longest group first,
+    All are divided over the workers so that all are done at about the same time: the longest group first,
     each to the worker that has least (Graham, Bounds on multiprocessing timing anomalies, 1969: at most 4/3 of the
     shortest time). A worker runs its share from the smallest group to the largest, so that most cases are seen early
     and the long ones start no later than they have to. A group that would take half of a worker's time is divided by
@@ -164,57 +160,17 @@ class Schedule:
 
     def __init__(self, given: Sequence[Work], seconds: Sequence[float], *, as_given: bool = False) -> None:
         """``as_given`` keeps groups, and the tests in each of them, in the order in which they come."""
-        self._given, self._seconds, self._as_given = given, seconds, as_given
+        self._seconds, self._as_given = seconds, as_given
         self._own: dict[Hashable, _Group] = {}
         """The group that a worker is at."""
         self._shares: dict[Hashable, list[_Group]] = {}
         """The groups that a worker runs afterwards, the next one last."""
-        self._waiting: list[_Group] = []
-        """Groups in no share: all at first and where the order is given, and those of a worker that was lost."""
-        self._divided = 0
-        """Groups in shares when they were last divided."""
-        self._joined = False
-        """Whether a worker came since."""
-        self._longest: float | None = None
-        """Seconds of a group that need not be divided, known with the number of workers."""
-        self._left = 0
-        self.put_back(range(len(given)))
-
-    def __len__(self) -> int:
-        """Tests that were not handed out."""
-        return self._left
+        self._waiting = _groups(given, seconds)[::-1]
+        """Groups in no share: all at first, and where the order is given."""
 
     def add(self, worker: Hashable) -> None:
-        """A worker that will ask for tests; one that is known stays as it is."""
-        if worker not in self._shares:
-            self._shares[worker] = []
-            self._joined = True
-
-    def remove(self, worker: Hashable) -> None:
-        """A worker that will ask no more; what it was to run is run by others. It may have been removed before."""
-        own = self._own.pop(worker, None)
-        self._keep_waiting(self._shares.pop(worker, []) + ([own] if own is not None and own.parts else []))
-
-    def put_back(self, tests: Iterable[int]) -> None:
-        """Tests to be handed out again."""
-        groups: dict[int, _Group] = {}
-        parts: dict[tuple[int, int], _Part] = {}
-        for test in tests:
-            work, seconds = self._given[test], self._seconds[test]
-            if work.family not in groups:
-                groups[work.family] = _Group(work.last, test)
-            group, model = groups[work.family], (work.family, work.model)
-            if model not in parts:
-                parts[model] = _Part()
-                group.parts.append(parts[model])
-            parts[model].tests.append(test)
-            parts[model].seconds += seconds
-            group.seconds += seconds
-            self._left += 1
-        self._keep_waiting([*groups.values()])
-
-    def _keep_waiting(self, groups: list[_Group]) -> None:
-        self._waiting = sorted([*self._waiting, *groups], key=lambda group: -group.first)
+        """A worker that will ask for tests; all are added before the first of them asks."""
+        self._shares[worker] = []
 
     def take(self, worker: Hashable, *, of_others: bool = True) -> int | None:
         """The next test for this worker, None where there is none for it. ``of_others`` is off for a worker that has
@@ -231,18 +187,17 @@ class Schedule:
         group.seconds -= self._seconds[test]
         if not part.tests:
             group.parts.popleft()
-        self._left -= 1
         return test
 
     def _next(self, worker: Hashable, of_others: bool) -> _Group | None:
         if self._as_given:
             return self._waiting.pop() if self._waiting else None
-        left = sum(map(len, self._shares.values()))
-        if self._waiting or self._joined or left <= _AGAIN * self._divided:
+        if self._waiting:
             self._divide()
         share = self._shares[worker]
-        if not share and of_others:
+        if not share and of_others:  # the longest of the worker that has most before it
             share = max((share for share in self._shares.items() if share[1]), key=self._load, default=(None, []))[1]
+            return share.pop(0) if share else None
         return share.pop() if share else None
 
     def _load(self, share: tuple[Hashable, list[_Group]]) -> float:
@@ -252,22 +207,15 @@ class Schedule:
         return sum(group.seconds for group in groups) + (0.0 if own is None else own.seconds)
 
     def _divide(self) -> None:
-        """Divide all groups that no worker is at, unless they are better divided as they are: when only long groups
-        are left, none is small enough to fill up the rest."""
-        groups = [*self._waiting, *(group for share in self._shares.values() for group in share)]
-        if self._longest is None:
-            self._longest = max(WHOLE, sum(group.seconds for group in groups) / len(self._shares) / 2)
-            groups = [piece for group in groups for piece in _pieces(group, self._longest)]
-        shares: dict[Hashable, list[_Group]] = {worker: [] for worker in self._shares}
-        loads = [(self._load((worker, [])), number, worker) for number, worker in enumerate(shares)]
-        heapq.heapify(loads)
+        """Divide all groups over the workers."""
+        longest = max(WHOLE, sum(group.seconds for group in self._waiting) / len(self._shares) / 2)
+        groups = [piece for group in self._waiting for piece in _pieces(group, longest)]
+        loads = [(0.0, number, share) for number, share in enumerate(self._shares.values())]
         for group in sorted(groups, key=_Group.size, reverse=True):
-            load, number, worker = loads[0]
-            shares[worker].append(group)
-            heapq.heapreplace(loads, (load + group.seconds, number, worker))
-        if self._waiting or max(loads)[0] < max(map(self._load, self._shares.items())):
-            self._shares = shares
-        self._waiting, self._divided, self._joined = [], len(groups), False
+            load, number, share = loads[0]
+            share.append(group)
+            heapq.heapreplace(loads, (load + group.seconds, number, share))
+        self._waiting = []
 
     def _part_of_another(self) -> _Group | None:
         """The last model of the group of which most is left, without the model that its worker is at."""
@@ -278,6 +226,22 @@ class Schedule:
         part = group.parts.pop()
         group.seconds -= part.seconds
         return _Group(group.last, part.tests[0], deque([part]), part.seconds)
+
+
+def _groups(given: Sequence[Work], seconds: Sequence[float]) -> list[_Group]:
+    """The tests that share a module, in the order of their first ones."""
+    groups: dict[int, _Group] = {}
+    parts: dict[tuple[int, int], _Part] = {}
+    for test, work in enumerate(given):
+        group = groups.setdefault(work.family, _Group(work.last, test))
+        model = (work.family, work.model)
+        if model not in parts:
+            parts[model] = _Part()
+            group.parts.append(parts[model])
+        parts[model].tests.append(test)
+        parts[model].seconds += seconds[test]
+        group.seconds += seconds[test]
+    return [*groups.values()]
 
 
 def _pieces(group: _Group, longest: float) -> Iterator[_Group]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.process.disk.stores import DRAWS, OTHERS, SECTIONS
 from conformance.results.records import processor
 
 DRAWN_SHAPES = 8
@@ -54,8 +55,7 @@ class Settings:
 
     def own_folders(self) -> list[Path]:
         """Return the folders that this package keeps things in, which no case depends on."""
-        names = ("coverage", "engines", "builds", "documents", "index", "contents")
-        beside = (self.store.parent / name for name in names)
+        beside = (self.store.parent / name for name in (*SECTIONS, DRAWS, *OTHERS))
         return [folder for folder in (self.store, self.failures, self.answers, self.outcomes, *beside) if folder]
 
     @property

@@ -7,15 +7,15 @@ is taken out of their texts.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from conformance.process.disk.whole_files import replacing
 
 if TYPE_CHECKING:  # a Dask worker reads no cases
     from conformance.case.files.declaration import Case
@@ -61,15 +61,8 @@ def lay_out(root: Path, digests: Mapping[str, str], contents: Callable[[str], by
         if file.exists():
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{digest[:8]}-")
-        try:
-            with os.fdopen(handle, "wb") as unfinished:
-                unfinished.write(contents(digest))
-            Path(name).replace(file)
-        except BaseException:  # also Ctrl-C: half of a file is of no use to anybody
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        with replacing(file) as stream:
+            stream.write(contents(digest))
 
 
 def moved(case: Case, root: Path) -> Case:

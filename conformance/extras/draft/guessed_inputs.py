@@ -93,12 +93,10 @@ Tree: TypeAlias = Guess | Constant | list[Any] | tuple[Any, ...] | dict[str, Any
 
 
 def guesses_in(tree: object) -> Iterator[Guess]:
-    """Yield the tensors of an argument, or of several, in order."""
-    if isinstance(tree, Guess):
-        yield tree
-    elif isinstance(tree, (list, tuple, Mapping)):
-        for inner in tree.values() if isinstance(tree, Mapping) else tree:
-            yield from guesses_in(inner)
+    """Return the tensors of an argument, or of several, in order."""
+    from torch.utils._pytree import tree_leaves
+
+    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Guess))
 
 
 @dataclass
@@ -290,13 +288,10 @@ def _few(values: Sequence[T], count: int) -> list[T]:
 
 def made(tree: Any, sizes: Mapping[str, int]) -> object:
     """Return an argument of forward with tensors that are drawn."""
-    if isinstance(tree, Guess):
-        return tensor(tree, sizes)
-    if isinstance(tree, Constant):
-        return tree.value
-    if isinstance(tree, Mapping):
-        return {name: made(inner, sizes) for name, inner in tree.items()}
-    return type(tree)(made(inner, sizes) for inner in tree)
+    from torch.utils._pytree import tree_map
+
+    result: object = tree_map(lambda leaf: tensor(leaf, sizes) if isinstance(leaf, Guess) else leaf.value, tree)
+    return result
 
 
 def called(module: nn.Module, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> object:
@@ -322,11 +317,9 @@ def tensor(guess: Guess, sizes: Mapping[str, int]) -> Tensor:
 
 def replaced(tree: object, old: Guess, new: Guess) -> Any:
     """Return an argument, or several, with ``new`` in place of the guess ``old`` itself."""
-    if isinstance(tree, Mapping):
-        return {name: replaced(inner, old, new) for name, inner in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return type(tree)(replaced(inner, old, new) for inner in tree)
-    return new if tree is old else tree
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda leaf: new if leaf is old else leaf, tree)
 
 
 Call = Callable[[Mapping[str, Guess], Mapping[str, int]], object]

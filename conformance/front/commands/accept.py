@@ -27,7 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from conformance.results.baseline import Limits, accept, lines, load, selection_of
+    from conformance.results.baseline.acceptance import accept
+    from conformance.results.baseline.baseline_file import load
+    from conformance.results.baseline.change import Limits
+    from conformance.results.baseline.selection import selection_of
+    from conformance.results.baseline.summary import lines
 
     after = load(given.after)
     selected, note = selection_of(after[0])

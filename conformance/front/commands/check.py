@@ -354,7 +354,7 @@ def _report(
     for line in (*last, *describe_unfinished(checked)):
         say(line)
     if outputs:
-        from conformance.results.report.check_report import as_json, as_junit, write
+        from conformance.front.commands.check_report import as_json, as_junit, write
 
         data = {"json": as_json, "junit": as_junit}
         for name, file in outputs.items():

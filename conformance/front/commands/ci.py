@@ -20,7 +20,7 @@ from conformance.results.records.run_file import JUNIT, PAGE, read_run
 from conformance.results.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
-    from conformance.results.baseline import Change
+    from conformance.results.baseline.change import Change
 
 _RAN = (0, 1, 5)
 """Exit codes of a run that left records, if it had any cells; all others are about options, or a run broken off."""
@@ -92,7 +92,7 @@ def _join(given: argparse.Namespace, base: Path | None) -> int:
     _call(merge, str(given.report), *runs)
     if base is not None:
         return _call(diff, str(base), str(given.report))
-    from conformance.results.baseline import load
+    from conformance.results.baseline.baseline_file import load
     from conformance.results.report.record_rows import failures
 
     return 1 if failures(load(given.report)[1]) else 0
@@ -204,7 +204,7 @@ def _show(given: argparse.Namespace, base: Path | None) -> None:
 
 def _comment(given: argparse.Namespace, base: Path | None, changes: Sequence[Change]) -> None:
     """Comment on the pull request, or tell why there is no comment, which the summary says too."""
-    from conformance.results.baseline import load
+    from conformance.results.baseline.baseline_file import load
     from conformance.results.report import code_host
     from conformance.results.report.comment import comment
 

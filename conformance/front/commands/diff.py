@@ -28,15 +28,12 @@ def limits(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where something got worse and is not accepted."""
-    from conformance.results.baseline import (
-        Limits,
-        compare_runs,
-        environment_changes,
-        gate,
-        lines,
-        load,
-        selection_of,
-    )
+    from conformance.results.baseline.baseline_file import load
+    from conformance.results.baseline.change import Limits, blocking
+    from conformance.results.baseline.change_causes import environment_changes
+    from conformance.results.baseline.run_comparison import compare_runs
+    from conformance.results.baseline.selection import selection_of
+    from conformance.results.baseline.summary import lines
 
     before, after = load(given.before), load(given.after)
     selected, note = selection_of(after[0])
@@ -50,4 +47,4 @@ def run(given: argparse.Namespace) -> int:
         given.json.write_text(
             json.dumps([change.as_dict() for change in changes], indent=1, default=str) + "\n", "utf-8"
         )
-    return 1 if gate(changes) else 0
+    return 1 if blocking(changes) else 0

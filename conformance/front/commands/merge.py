@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from conformance.results.baseline import merge
+    from conformance.results.baseline.merging import merge
     from conformance.results.records.matrix import counts
 
     _, records = merge(given.runs, given.out, partial=given.partial, allow_mixed=given.allow_mixed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from conformance.results.records.sanitize import tell
 
 if TYPE_CHECKING:
-    from conformance.results.baseline import Change
+    from conformance.results.baseline.change import Change
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
             changes=changes,
         )  # fmt: skip
     if prints:
-        from conformance.results.baseline import load
+        from conformance.results.baseline.baseline_file import load
         from conformance.results.report.markdown import summary
 
         sys.stdout.write(summary(*load(given.runs[-1]), changes))
@@ -60,7 +60,9 @@ def changes_since(run: Path, baseline: Path | None) -> list[Change]:
         from conformance.results.baseline.change import read_changes
 
         return read_changes(run)
-    from conformance.results.baseline import compare_runs, load, selection_of
+    from conformance.results.baseline.baseline_file import load
+    from conformance.results.baseline.run_comparison import compare_runs
+    from conformance.results.baseline.selection import selection_of
 
     after = load(run)
     selected, _ = selection_of(after[0])

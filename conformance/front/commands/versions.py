@@ -121,7 +121,10 @@ def _of_torch(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
 
 
 def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namespace) -> int:
-    from conformance.results.baseline import Limits, compare_runs, gate, lines, load
+    from conformance.results.baseline.baseline_file import load
+    from conformance.results.baseline.change import Limits, blocking
+    from conformance.results.baseline.run_comparison import compare_runs
+    from conformance.results.baseline.summary import lines
     from conformance.results.records import matrix
 
     runs = []
@@ -139,6 +142,6 @@ def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namesp
         tell(f"from {before} to {after}:")
         for line in lines(changes, width):
             tell(f"  {line}")
-        worse = worse or bool(gate(changes))
+        worse = worse or bool(blocking(changes))
     tell(f"the runs are in {given.report}")
     return 1 if worse else 0

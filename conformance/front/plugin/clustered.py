@@ -15,8 +15,9 @@ import pytest
 
 from conformance.front.plugin.looping import may_run, run_tests
 from conformance.front.plugin.ordering import cell_of
-from conformance.process.errors import UserError, display_path, why
-from conformance.results.records.sanitize import block, literal
+from conformance.front.plugin.usage import refusing
+from conformance.process.errors import display_path, why
+from conformance.results.records.sanitize import literal
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -112,11 +113,8 @@ class Clustered:
             commands=sorted(commands),
             patience=options["cluster_timeout"],
         )
-        try:
-            with self._session.saying(f"asking {options['cluster']} for its workers"):
-                self._cluster.connect()
-        except UserError as error:
-            raise pytest.UsageError(block(f"--cluster: {error}")) from None
+        with refusing("--cluster: "), self._session.saying(f"asking {options['cluster']} for its workers"):
+            self._cluster.connect()
         self._session.ordering.workers = len(self._cluster.fit)
 
     @pytest.hookimpl(tryfirst=True)

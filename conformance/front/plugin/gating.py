@@ -11,7 +11,7 @@ from conformance.results.records.sanitize import one_line
 
 if TYPE_CHECKING:
     from conformance.front.plugin.options import Options
-    from conformance.results.baseline import Change
+    from conformance.results.baseline.change import Change
     from conformance.results.records.record import Record
 
 
@@ -33,7 +33,11 @@ class Gating:
 
     def compare(self) -> None:
         """Hold the finished run against the baseline; what changed goes into ``changes.json`` beside the run."""
-        from conformance.results.baseline import compare_runs, environment_changes, gate, load, selection_of
+        from conformance.results.baseline.baseline_file import load
+        from conformance.results.baseline.change import blocking
+        from conformance.results.baseline.change_causes import environment_changes
+        from conformance.results.baseline.run_comparison import compare_runs
+        from conformance.results.baseline.selection import selection_of
         from conformance.results.records.run_file import CHANGES, read_run
 
         report = self._options.report
@@ -46,7 +50,7 @@ class Gating:
         self.earlier = [(display_path(self._options.baseline), {record.id: record for record in before[1]})]
         self._changes = compare_runs(before, after, selected=selected)
         self._notes = [*environment_changes(before, after), *([note] if note else [])]
-        self.regressions = gate(self._changes)
+        self.regressions = len(blocking(self._changes))
         text = json.dumps([change.as_dict() for change in self._changes], indent=1, default=str)
         try:
             (report / CHANGES).write_text(text + "\n", encoding="utf-8")
@@ -55,7 +59,7 @@ class Gating:
             self.regressions += 1
 
     def lines(self, width: int) -> Iterator[str]:
-        from conformance.results.baseline import lines
+        from conformance.results.baseline.summary import lines
 
         yield from self._notes
         yield from lines(self._changes, width)

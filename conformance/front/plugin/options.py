@@ -14,11 +14,11 @@ import pytest
 
 from conformance.front import option_types
 from conformance.front.plugin.declared_options import MOST_WORKERS
+from conformance.front.plugin.usage import refusing
 from conformance.process.disk.stores import bytes_of
 from conformance.process.errors import UserError
 from conformance.process.worker import memory
 from conformance.results.records.processor import INSTRUCTIONS
-from conformance.results.records.sanitize import block
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -58,15 +58,14 @@ class Options:
             raise pytest.UsageError(f"--shard-durations {self['shard_durations']}: there is no such run")
         if self["baseline"] is None and self["shard"] is None:
             return
-        from conformance.results.baseline import load, parse_shard
+        from conformance.results.baseline.baseline_file import load
+        from conformance.results.baseline.shards import parse_shard
 
-        try:
+        with refusing():
             if self["shard"] is not None:
                 parse_shard(self["shard"])
             if self["baseline"] is not None:
                 load(self.baseline)
-        except (UserError, OSError) as error:
-            raise pytest.UsageError(block(error)) from None
 
     @property
     def folder(self) -> Path:
@@ -85,10 +84,8 @@ class Options:
 
     def store_limit(self) -> int:
         """Bytes that the store may have."""
-        try:
+        with refusing("--store-limit: "):
             return bytes_of(self["store_limit"])
-        except UserError as error:
-            raise pytest.UsageError(f"--store-limit: {error}") from None
 
     @property
     def baseline(self) -> Path:
@@ -140,10 +137,8 @@ class Options:
     def selection(self) -> Selection:
         from conformance.case.plan.catalogue import selection
 
-        try:
+        with refusing():
             return selection({name: self[name] for name in SELECTION})
-        except UserError as error:
-            raise pytest.UsageError(block(error)) from None
 
     def required(self) -> frozenset[str]:
         """Return what --require names, which must not be skipped.
@@ -180,10 +175,8 @@ class Options:
             return {}
         from conformance.case.files.deploy import builder_options
 
-        try:
+        with refusing("--tensorrt: "):
             return builder_options(given)
-        except UserError as error:
-            raise pytest.UsageError(block(f"--tensorrt: {error}")) from None
 
     def cell_workers(self) -> int:
         """Return how many cells run at a time in workers of this process."""
@@ -223,10 +216,8 @@ class Options:
 
         if self["random"]:
             raise pytest.UsageError("--random draws other examples, --reuse keeps earlier results: give one of them")
-        try:
+        with refusing("--reuse "):
             _, records = read_run(self.folder / self["reuse"])
-        except (UserError, OSError) as error:
-            raise pytest.UsageError(block(f"--reuse {error}")) from None
         required = self.required()
         sound = [record for record in records if may_stand(record, required)]
         return {record.fingerprint: json.dumps(record.as_dict()) for record in sound if record.fingerprint}

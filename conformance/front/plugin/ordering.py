@@ -45,7 +45,7 @@ def id_of(nodeid: str) -> str | None:
 
 
 class Told(NamedTuple):
-    """Hold what a process of xdist that has collected tells the one that hands out."""
+    """Hold what a process of xdist that has collected tells that of the terminal."""
 
     works: list[Work]
     """In the order in which the tests were collected."""
@@ -91,7 +91,7 @@ class Ordering:
         self._put(items, [place for place, _ in places], works, estimated(works, ids, self._read_past(ids)))
 
     def tell(self, items: Sequence[pytest.Item]) -> Told:
-        """Return what the process that hands out these tests has to know of them."""
+        """Return what whoever hands out these tests, or tells how far they are, has to know of them."""
         from conformance.case.plan.order import AROUND, Work
 
         cells = [cell for item in items if (cell := cell_of(item)) is not None]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.process.errors import CaseFileError, UserError
-from conformance.results.records.sanitize import block
+from conformance.front.plugin.usage import refusing
+from conformance.process.errors import CaseFileError
 
 if TYPE_CHECKING:
     from conformance.case.plan.catalogue import Selection
@@ -48,10 +48,7 @@ class Planning:
         if self._plan is None:
             self.collected = True
             self._before()
-            from conformance.case.files.kept_documents import keep_in
             from conformance.case.plan.catalogue import read_suite
-
-            keep_in(self._options.store / "documents")
 
             selection = self._options.selection()
             with self._saying("reading the case files"):
@@ -76,19 +73,16 @@ class Planning:
             return cells
         from conformance.models.kept.changed import changed_since
 
-        try:
-            with self._saying(f"finding what differs from {revision}"):
-                paths, last = self._options.case_paths(), self._options.last_runs(cells)
-                self._changes = changed_since(revision, paths, cells, selection, last)
-        except UserError as error:
-            raise pytest.UsageError(block(f"--changed-since {revision}: {error}")) from None
+        with refusing(f"--changed-since {revision}: "), self._saying(f"finding what differs from {revision}"):
+            paths, last = self._options.case_paths(), self._options.last_runs(cells)
+            self._changes = changed_since(revision, paths, cells, selection, last)
         self._considered = len(cells)
         return [cell for cell in cells if cell.id in self._changes.reasons]
 
     def _of_shard(self, cells: list[Cell], files: Iterable[str]) -> list[Cell]:
         if self._options["shard"] is None:
             return cells
-        from conformance.results.baseline import cut, parse_shard, shard
+        from conformance.results.baseline.shards import cut, parse_shard, shard
 
         ids = [cell.id for cell in cells]
         index, count = parse_shard(self._options["shard"])

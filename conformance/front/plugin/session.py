@@ -14,9 +14,9 @@ from conformance.front.plugin.gating import Gating
 from conformance.front.plugin.pooled import Pooled
 from conformance.front.plugin.session_parts import Parts, end_with_run
 from conformance.front.plugin.session_store import StoreHooks
+from conformance.front.plugin.usage import refusing
 from conformance.front.plugin.writing import Writing
-from conformance.process.errors import UserError, has_torch
-from conformance.results.records.sanitize import block
+from conformance.process.errors import has_torch
 
 if TYPE_CHECKING:
     from conformance.process.worker.isolation import Worker
@@ -63,10 +63,8 @@ class SessionParts(Parts):
     def _refuse_without_torch(self, ids: Sequence[str]) -> None:
         from conformance.case.plan.catalogue import refuse_without_torch
 
-        try:
+        with refusing():
             refuse_without_torch(filter(None, map(self.planning.named, ids)))
-        except UserError as error:
-            raise pytest.UsageError(block(error)) from None
 
     def finish(self, exitstatus: int | pytest.ExitCode, *, broken_off: bool) -> int | pytest.ExitCode:
         """End the run in the process of the terminal; the exit status, not success where nothing was proved."""

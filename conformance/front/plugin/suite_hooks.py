@@ -48,16 +48,6 @@ def pytest_configure_node(node: Any) -> None:
     ordering.workers = node.workerinput["workercount"]
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
-    """Hand out the cells in an order of their own, unless the user wants another way with --dist."""
-    if config.getoption("dist") != "load":
-        return None
-    from conformance.front.plugin.scheduler import ModuleScheduling
-
-    return ModuleScheduling(config, log, config.stash[_SESSION].ordering)
-
-
 # ---- items -----------------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from conformance.process.errors import UserError, display_path, why
+from conformance.front.plugin.usage import refusing
+from conformance.process.errors import display_path, why
 
 if TYPE_CHECKING:
     from conformance.front.plugin.clustered import Clustered
@@ -58,10 +57,8 @@ class Writing:
                 header["environment"] |= self._clustered.environment()
             cut = self._cut()
             header |= {"shard": cut} if cut is not None else {}
-            try:
+            with refusing("--report "):
                 self._writer = RunWriter(self._options.report, header)
-            except UserError as error:
-                raise pytest.UsageError(f"--report {error}") from None
             self._unlocked = not self._writer.locked
             self._begun = self._last = time.time()
         return self._writer

@@ -9,8 +9,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,8 +23,21 @@ LARGEST = 16 * 2**20
 """Bytes of arrays that are kept for a cell. Beyond that nothing is: they would fill the disk sooner than they save
 time, since in a network PyTorch takes no longer than the runtime."""
 
+_T = TypeVar("_T")
 Place = tuple[object, ...]
 """What tells the draws of a cell apart."""
+
+
+@dataclass
+class _Table(Generic[_T]):
+    """Answers of one kind, by draws: those of an earlier run, and those of this one that are to be kept."""
+
+    known: dict[Any, _T] = field(default_factory=dict)
+    new: dict[Any, _T] = field(default_factory=dict)
+
+    @property
+    def all(self) -> dict[Any, _T]:
+        return {**self.known, **self.new}
 
 
 class KeptAnswers:
@@ -38,18 +52,14 @@ class KeptAnswers:
         self._folder = folder
         self._file = None if folder is None else folder / key
         self._new_key = new_key
-        self._known: dict[Place, tuple[Inputs, list[Array]]] = {}
-        self._exact: dict[Place, list[Array] | None] = {}
+        self._answers = _Table[tuple[Inputs, list[Array]]]()
+        self._exact = _Table[list[Array] | None]()
+        self._moved = _Table[list[Array]]()
+        self._kernels = _Table[dict[str, object]]()
         self.first: list[Array] | None = None
         """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
         self.asked = False
         """Whether anything was asked that is not known."""
-        self._new: dict[Place, tuple[Inputs, list[Array]]] = {}
-        self._new_exact: dict[Place, list[Array] | None] = {}
-        self._moved: dict[Place, list[Array]] = {}
-        self._new_moved: dict[Place, list[Array]] = {}
-        self._kernels: dict[str, dict[str, object]] = {}
-        self._new_kernels: dict[str, dict[str, object]] = {}
         self._bytes = 0
         if self._file is not None and key:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -57,58 +67,61 @@ class KeptAnswers:
 
     def of(self, draw: Draw) -> tuple[Inputs, list[Array]] | None:
         """The inputs of a draw, and what is right for them; None where they are not known."""
-        return self._known.get(_place(draw))
+        return self._answers.known.get(_place(draw))
 
     def exact(self, draw: Draw) -> tuple[bool, list[Array] | None]:
         """Return whether the second of a draw's answers is known, which only some draws need, and the answer."""
         place = _place(draw)
-        return place in self._exact, self._exact.get(place)
+        return place in self._exact.known, self._exact.known.get(place)
 
     def moved(self, draw: Draw, effort: Effort) -> list[Array] | None:
         """Return how far each value of a draw's outputs moves with rounding; None where it is not known."""
-        return self._moved.get((*_place(draw), effort))
+        return self._moved.known.get((*_place(draw), effort))
 
     def add_moved(self, draw: Draw, moved: list[Array], effort: Effort) -> None:
         """Note how far the outputs of a draw move with rounding."""
         if self._has_room_for(draw, moved):
-            self._new_moved[(*_place(draw), effort)] = moved
+            self._moved.new[(*_place(draw), effort)] = moved
 
     def kernels(self, config: Mapping[str, str]) -> dict[str, object] | None:
         """Return the kernels of the model with these session options (``runtimes.onnxruntime.kernels``); None where
         they are not known."""
-        return self._kernels.get(_options(config))
+        return self._kernels.known.get(_options(config))
 
     def add_kernels(self, config: Mapping[str, str], told: dict[str, object]) -> None:
         """Note what computes the model with these session options."""
-        self._new_kernels[_options(config)] = told
+        self._kernels.new[_options(config)] = told
 
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
-        self._known, self._exact, self._moved, self.first = {}, {}, {}, None
+        self.first = None
+        for table in (self._answers, self._exact, self._moved):
+            table.known.clear()
 
     def add(self, draw: Draw, inputs: Inputs, wanted: list[Array]) -> None:
         """Note an answer to be kept. Draws of earlier failures are not asked again."""
         self.asked = True
         if self._has_room_for(draw, [*inputs.values(), *wanted]):
-            self._new[_place(draw)] = inputs, wanted
+            self._answers.new[_place(draw)] = inputs, wanted
 
     def add_exact(self, draw: Draw, exact: list[Array] | None) -> None:
         """Note the second of a draw's answers; None is one too: the module has no float64 form."""
         if self._has_room_for(draw, exact or []):
-            self._new_exact[_place(draw)] = exact
+            self._exact.new[_place(draw)] = exact
 
     def _has_room_for(self, draw: Draw, arrays: list[Array]) -> bool:
         if self._file is None or draw.index < 0:
             return False
         self._bytes += sum(array.nbytes for array in arrays)
         if self._bytes > LARGEST:
-            self._file, self._new, self._new_exact, self._new_moved = None, {}, {}, {}
+            self._file = None
         return self._file is not None
 
     def write(self, first: list[Array]) -> None:
         """Keep the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
-        if self._file is None or not (self._new or self._new_exact or self._new_moved or self._new_kernels):
+        tables = (self._answers, self._exact, self._moved, self._kernels)
+        if self._file is None or not any(table.new for table in tables):
             return
         name = self._file.name if self._new_key is None else self._new_key()
         if name is not None and self._folder is not None:
@@ -124,7 +137,6 @@ class KeptAnswers:
             arrays.append(array)
             return [array.dtype.str, list(array.shape)]
 
-        known = {**self._known, **self._new}
         told = {
             "first": [described(array) for array in first],
             "draws": [
@@ -133,17 +145,14 @@ class KeptAnswers:
                     {name: described(array) for name, array in inputs.items()},
                     [described(array) for array in wanted],
                 ]
-                for place, (inputs, wanted) in known.items()
+                for place, (inputs, wanted) in self._answers.all.items()
             ],
             "exact": [
                 [place, None if exact is None else [described(array) for array in exact]]
-                for place, exact in {**self._exact, **self._new_exact}.items()
+                for place, exact in self._exact.all.items()
             ],
-            "moved": [
-                [place, [described(array) for array in moved]]
-                for place, moved in {**self._moved, **self._new_moved}.items()
-            ],
-            "kernels": {**self._kernels, **self._new_kernels},
+            "moved": [[place, [described(array) for array in moved]] for place, moved in self._moved.all.items()],
+            "kernels": self._kernels.all,
         }
         head = json.dumps(told).encode()
         data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
@@ -170,12 +179,12 @@ class KeptAnswers:
         first = list(map(array, told["first"]))
         for key, inputs, wanted in told["draws"]:
             made = {name: array(described) for name, described in inputs.items()}
-            self._known[_hashable(key)] = made, list(map(array, wanted))
+            self._answers.known[_hashable(key)] = made, list(map(array, wanted))
         for key, exact in told["exact"]:
-            self._exact[_hashable(key)] = None if exact is None else list(map(array, exact))
+            self._exact.known[_hashable(key)] = None if exact is None else list(map(array, exact))
         for key, moved in told["moved"]:
-            self._moved[_hashable(key)] = list(map(array, moved))
-        self._kernels = told["kernels"]
+            self._moved.known[_hashable(key)] = list(map(array, moved))
+        self._kernels.known = told["kernels"]
         self.first = first
 
 

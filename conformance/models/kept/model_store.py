@@ -7,7 +7,6 @@ import hashlib
 import json
 import shutil
 import tempfile
-import time
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,15 +15,14 @@ from typing import Any
 
 from conformance.case.files.declaration import Case
 from conformance.models.exporters.graph import Facts
+from conformance.models.kept.contents import content
 from conformance.models.kept.inventory import said, said_of
 from conformance.models.kept.observed_dependencies import Observed
 from conformance.process.disk.locks import exclusive
-from conformance.process.disk.onnx_models import MODEL, WEIGHTS, Written, sha_of_model
-from conformance.process.disk.stores import FORMAT, UNFINISHED, remove, touch, use
+from conformance.process.disk.onnx_models import MODEL, WEIGHTS, Written, sha_of_parts
+from conformance.process.disk.stores import FORMAT, remove, touch, use
+from conformance.process.disk.whole_files import UNFINISHED
 from conformance.results.records.words import Exporter
-
-RESTING = 2.0
-"""Seconds after which a change of a file shows in the times that every file system gives it."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,8 @@ class Stored:
 class Store:
     """Models by key, for several processes at a time; what a process was given stays for as long as it runs."""
 
-    def __init__(self, folder: Path, *, resting: float = RESTING) -> None:
-        """``resting``: seconds after which a change of a file shows in the times that the file system gives it."""
-        self._folder, self._resting = folder, resting
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def get(self, key: str) -> Stored | None:
         """The stored model; None where there is none, or where it is not what was written."""
@@ -50,7 +47,7 @@ class Store:
         if not place.is_dir():
             return None
         use(self._folder)
-        stored = _read(place, key, self._resting)
+        stored = _read(place, key)
         if stored is not None:
             touch(place)
         return stored
@@ -89,7 +86,7 @@ class Store:
             model.write(temporary)
             (temporary / META).write_text(_sealed(key, model.sha, meta), encoding="utf-8")
             with exclusive(self._folder / ".writing"):
-                stored = _read(place, key, self._resting)
+                stored = _read(place, key)
                 if stored is None and place.is_dir():
                     # Damaged. File by file, since a process that read it before may open the model again.
                     for name in (WEIGHTS, MODEL, META):
@@ -117,38 +114,27 @@ def _text(said: object) -> bytes:
     return json.dumps(said, sort_keys=True).encode()
 
 
-def _read(place: Path, key: str, resting: float) -> Stored | None:
+def _read(place: Path, key: str) -> Stored | None:
     """The model in that folder; None where a bit of it, or of what is said of it, is not as it was written."""
     try:
         meta = json.loads((place / META).read_text(encoding="utf-8"))
         said = meta["said"]
         if meta["sha256"] != _sha(_text(said)) or said["key"] != key:
             return None
-        if said["model"] != _sha_of_model(place, resting):
+        if said["model"] != sha_of_model(place):
             return None
         return Stored(place / MODEL, Facts(**said["facts"]), said["seconds"], said["told"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-_hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
-"""By the folder of a model that this process has read: what the file system said of its files, and its SHA-256."""
-
-
-def _sha_of_model(place: Path, resting: float) -> str:
-    """The SHA-256 of the model in that folder, which is read once as long as the file system says that it stays as it
-    was. Raises OSError."""
-    weights = place / WEIGHTS
-    files = [place / MODEL, *([weights] if weights.is_file() else [])]
-    told = [file.stat() for file in files]
-    marks = tuple(mark for one in told for mark in (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns))
-    known = _hashed.get(place)
-    if known is not None and known[0] == marks:
-        return known[1]
-    sha = sha_of_model(place)
-    if max(one.st_ctime for one in told) < time.time() - resting:
-        _hashed[place] = marks, sha
-    return sha
+def sha_of_model(folder: Path) -> str:
+    """The SHA-256 of the model in a folder, as ``Serialized`` has it; its files are read once as long as the file
+    system says that they stay as they were. Raises OSError."""
+    message, weights = (content(str(folder / name)) for name in (MODEL, WEIGHTS))
+    if weights is None:
+        return "" if message is None else message.hex()
+    return sha_of_parts((folder / MODEL).read_bytes(), weights.hex())
 
 
 def _sha(data: bytes) -> str:

@@ -83,7 +83,7 @@ class Observed:
         texts: dict[str, Any] = {name: tuple(map(str, values.get(name, ()))) for name in ("missing", "fleeting")}
         tables: dict[str, Any] = {
             name: {str(key): str(value) for key, value in values.get(name, {}).items()}
-            for name in ("files", "folders", "modules", "packages", "lowerings", "variables", "host")
+            for name in ("modules", *_TABLES)
         }
         inner = {
             str(file): {str(k): str(v) for k, v in known.items()} for file, known in values.get("parts", {}).items()
@@ -92,24 +92,20 @@ class Observed:
 
     def and_also(self, other: Observed) -> Observed:
         """Return what both depend on."""
-        files = {**other.files, **self.files}
+        tables: dict[str, Any] = {name: {**getattr(other, name), **getattr(self, name)} for name in _TABLES}
+        files = tables["files"]
         merged = {
             file: {**other.parts.get(file, {}), **self.parts.get(file, {})} for file in {**other.parts, **self.parts}
         }
         return Observed(
-            files=files,
             parts={file: known for file, known in merged.items() if file not in files},
-            folders={**other.folders, **self.folders},
             missing=tuple(sorted({*self.missing, *other.missing} - files.keys())),
             modules={
                 place: " ".join(sorted({*self.modules.get(place, "").split(), *other.modules.get(place, "").split()}))
                 for place in {**other.modules, **self.modules}
             },
-            packages={**other.packages, **self.packages},
-            lowerings={**other.lowerings, **self.lowerings},
-            variables={**other.variables, **self.variables},
-            host={**other.host, **self.host},
             fleeting=tuple(sorted({*self.fleeting, *other.fleeting})),
+            **tables,
         )
 
     def differences(self, now: Now) -> Iterator[str]:
@@ -146,6 +142,10 @@ class Observed:
             return next(self.differences(now), None) is None
         except (OSError, ValueError, NotImplementedError, RecursionError):
             return False
+
+
+_TABLES = ("files", "folders", "packages", "lowerings", "variables", "host")
+"""The fields of an ``Observed`` in which the later hash of a name is put in the place of the earlier one."""
 
 
 def _difference(name: str, was: str, now: str) -> Iterator[str]:

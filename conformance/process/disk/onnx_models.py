@@ -140,29 +140,13 @@ def sha_of_parts(message: bytes, weights: str | None) -> str:
     return digest.hexdigest()
 
 
-def sha_of_model(folder: Path) -> str:
-    """The SHA-256 of the model in a folder, as ``Serialized`` has it; its files are not read at once. Raises
-    OSError."""
-    digest = hashlib.sha256()
-    for block in _blocks(folder / MODEL):
-        digest.update(block)
-    if (folder / WEIGHTS).is_file():
-        digest.update(sha_of(folder / WEIGHTS).encode())
-    return digest.hexdigest()
-
-
 def sha_of(file: Path) -> str:
     """The SHA-256 of a file, which is not read at once. Raises OSError."""
     digest = hashlib.sha256()
-    for block in _blocks(file):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _blocks(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
         while block := stream.read(2**22):
-            yield block
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def link(source: Path, target: Path) -> None:

@@ -71,18 +71,24 @@ def read_interface(file: Path) -> Interface:
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({why(error) if isinstance(error, OSError) else error})") from None
     try:
-        graph = next((value for key, value in fields(data) if key == 7), None)
-        values: dict[int, dict[str, TensorKind]] = {11: {}, 12: {}}
-        known: set[str] = set()
-        for key, value in fields(graph):
-            if key == 5:
-                known.add(text(dict(fields(value)).get(8)))
-            elif key in values:
-                said = dict(fields(value))
-                values[key][text(said.get(1))] = _kind(said.get(2))
+        inputs, outputs = values_of(next((value for key, value in fields(data) if key == 7), None))
     except (Damaged, IndexError, UnicodeDecodeError):
         raise UserError(f"{file}: the file is damaged, or is no ONNX model") from None
-    return Interface({name: kind for name, kind in values[11].items() if name not in known}, values[12])
+    return Interface(dict(inputs), dict(outputs))
+
+
+def values_of(graph: memoryview | int | None) -> tuple[list[tuple[str, TensorKind]], list[tuple[str, TensorKind]]]:
+    """Return the inputs of a ``GraphProto`` that have no value in it, and its outputs, in their order. Raises as
+    ``protobuf.fields``."""
+    values: dict[int, list[tuple[str, TensorKind]]] = {11: [], 12: []}
+    known: set[str] = set()
+    for key, value in fields(graph):
+        if key == 5:
+            known.add(text(dict(fields(value)).get(8)))
+        elif key in values:
+            said = dict(fields(value))
+            values[key].append((text(said.get(1)), _kind(said.get(2))))
+    return [(name, kind) for name, kind in values[11] if name not in known], values[12]
 
 
 def _kind(data: memoryview | int | None, depth: int = 0) -> TensorKind:

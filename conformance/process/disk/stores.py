@@ -13,13 +13,13 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.process.disk.locks import InUse
+from conformance.process.disk.whole_files import UNFINISHED, replacing
 from conformance.process.errors import UserError, display_path
 
 SECTIONS = ("models", "answers", "coverage", "outcomes", "index", "contents", "engines", "builds", "failing")
@@ -29,9 +29,8 @@ of failing examples."""
 DRAWS = "failures"
 """Beside the sections: failing draws, which cannot be made again and are small."""
 OTHERS = ("documents", "cluster", "environments")
-"""Also beside them, and no entries: what case files say, marks of runs on clusters, environments for other versions
-of runtimes."""
-UNFINISHED = ".new-"
+"""Also beside them, and no entries: what earlier versions kept of case files, marks of runs on clusters, environments
+for other versions of runtimes."""
 DAY = 86_400.0
 """Seconds after which an entry, or an unfinished file, is taken to be nobody's."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -93,14 +92,8 @@ def write_whole(file: Path, data: bytes) -> None:
     """Write an entry of a folder, which is in use from then on, whole or not at all; OSError where that cannot be."""
     file.parent.mkdir(parents=True, exist_ok=True)
     use(file.parent)
-    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=UNFINISHED)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        Path(unfinished).replace(file)
-    except OSError:
-        Path(unfinished).unlink(missing_ok=True)
-        raise
+    with replacing(file) as stream:
+        stream.write(data)
 
 
 def touch(entry: Path) -> None:

@@ -7,17 +7,16 @@ cases merge. The first line says what the baseline was made on.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conformance.process.disk.foreign_files import parse_json, read_text
+from conformance.process.disk.whole_files import replacing
 from conformance.process.errors import UserError, display_path, why
 from conformance.results.baseline.change import Run
-from conformance.results.baseline.line import Line, case_of_line, check, compact, dump, expand
-from conformance.results.records.record import Record
+from conformance.results.baseline.line import Line, case_of_line, check, expand
 from conformance.results.records.record_types import Environment, Header
 from conformance.results.records.run_file import read_run
 from conformance.results.records.validation import Misfit, check_of
@@ -37,15 +36,6 @@ class BaselineEntry:
 
     line: Line
     text: str
-
-
-def write_baseline(file: Path, header: Header, records: Iterable[Record]) -> None:
-    """Write a whole baseline; what a baseline that was in the file before had accepted is forgotten.
-
-    Raises UserError for a cell that is there twice.
-    """
-    lines = [compact(record) for record in records]
-    write(file, dump(head(header)), [BaselineEntry(line, dump(line)) for line in lines])
 
 
 def read_baseline(file: Path) -> Run:
@@ -117,14 +107,9 @@ def write(file: Path, header: str, entries: Sequence[BaselineEntry]) -> None:
         texts.append(entry.text)
         case, last = its_case, name
     file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
+    with replacing(file) as stream:
         # Half of a surrogate pair, which UTF-8 lacks, becomes the escape that JSON has for it.
-        unfinished.write_bytes(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
-        unfinished.replace(file)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+        stream.write(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
 
 
 def _parsed(text: str, where: str) -> object:

@@ -103,12 +103,9 @@ class Change:
         return cls(**known)
 
 
-def gate(changes: Iterable[Change]) -> int:
-    """Count the regressions that nobody has accepted.
-
-    A release waits until there are none.
-    """
-    return sum(change.regression and not change.accepted for change in changes)
+def blocking(changes: Iterable[Change]) -> list[Change]:
+    """Return the regressions that nobody has accepted: a release waits until there are none."""
+    return [change for change in changes if change.regression and not change.accepted]
 
 
 def by_id(records: Iterable[Record], run_name: str) -> dict[str, Record]:

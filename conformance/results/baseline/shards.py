@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from conformance.process.errors import UserError
 from conformance.results.baseline.ids import case_of, fields_of
-from conformance.results.records.record import Record
 
 
 def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, float] | None = None) -> set[str]:
@@ -73,11 +72,6 @@ def parse_shard(text: str) -> tuple[int, int]:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UserError(f"--shard: '{text}' is no shard: write I/N, such as 2/4")
     return int(match[1]), int(match[2])
-
-
-def seconds_of(records: Iterable[Record]) -> dict[str, float]:
-    """Add up how long each cell of a run took, over all stages."""
-    return {record.id: sum(map(float, record.seconds.values())) for record in records}
 
 
 def _by_case(seconds: Mapping[str, float], cases: Iterable[str]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.results.baseline.change import KINDS, Change, gate
+from conformance.results.baseline.change import KINDS, Change, blocking
 from conformance.results.records.sanitize import literal, one_line, shorten
 
 MOST = 20
@@ -38,7 +38,7 @@ def lines(changes: Sequence[Change], width: int) -> Iterator[str]:
 def count(changes: Iterable[Change]) -> str:
     """``2 regressions, 1 accepted, 5 other changes``; ``no change`` where there is none."""
     changes = list(changes)
-    regressions, accepted = gate(changes), sum(change.accepted for change in changes)
+    regressions, accepted = len(blocking(changes)), sum(change.accepted for change in changes)
     others = len(changes) - regressions - accepted
     parts = [
         f"{regressions} regression{'' if regressions == 1 else 's'}",

@@ -17,6 +17,8 @@ from conformance.runtimes.registry import RUNTIMES
 
 Column = tuple[str, str, str, int]
 """exporter, runtime, precision, opset"""
+Key = tuple[str, Column]
+"""A case and a column."""
 
 _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
 _EXPORTERS = {"torchscript": "ts", "dynamo": "dyn", "onnx": "onnx"}
@@ -132,12 +134,15 @@ def not_run(records: Sequence[Told]) -> dict[str, tuple[int, list[str]]]:
 
 
 def _table_lines(records: Sequence[Told], width: int) -> Iterator[str]:
-    by_case: dict[str, list[Told]] = {}
-    for record in records:
-        by_case.setdefault(record.case, []).append(record)
-    signs = {case: _signs(by_case[case]) for case in cases_of(records)}
+    # A budget of time that could not be decided, or not in this kind of run, has a line of its own.
+    shown = [one for one in enumerate(records) if one[1].check != "latency" or one[1].status != "skipped"]
+    own, beside = by_key(shown)
+    signs: dict[str, dict[Column, str]] = {case: {} for case in cases_of(records)}
+    for key in own | beside:
+        numbers = (worst(records, of.get(key, [])) for of in (own, beside))
+        signs[key[0]][key[1]] = sign(*(None if number is None else records[number].status for number in numbers))
     label = min(max(map(len, signs), default=0), max(16, width // 2))
-    columns = (column for own in signs.values() for column in own)
+    columns = (column for of_case in signs.values() for column in of_case)
     for index, group in enumerate(_fitting(groups(columns), width - label - 1)):
         if index:
             yield ""
@@ -148,32 +153,32 @@ OWN = ("accuracy", "export", "parse")
 """The checks whose status a sign is; others stand beside them."""
 
 
-def _signs(records: Iterable[Told]) -> dict[Column, str]:
-    """The signs of one case."""
-    own: dict[Column, str] = {}
-    beside: dict[Column, str] = {}
-    costs: list[tuple[Column, str]] = []
-    for record in records:
-        # A budget of time that could not be decided, or not in this kind of run, has a line of its own.
-        if record.check == "latency" and record.status == "skipped":
-            continue
-        if record.check == "fidelity":
-            costs.append((column(record), record.status))
+def by_key(shown: Iterable[tuple[int, Told]]) -> tuple[dict[Key, list[int]], dict[Key, list[int]]]:
+    """Return by case and column the numbers of the rows that are a cell's own, and of those that stand beside it."""
+    own: dict[Key, list[int]] = {}
+    beside: dict[Key, list[int]] = {}
+    costs: list[tuple[int, Told]] = []
+    for number, row in shown:
+        if row.check == "fidelity":
+            costs.append((number, row))
         else:
-            kind, key = own if record.check in OWN else beside, column(record)
-            kind[key] = _worse(kind.get(key, "passed"), record.status)
-    for cost, status in costs:  # of all runtimes of its precision, or of none
-        runtimes = [key for key in own if (key[0], *key[2:]) == (cost[0], *cost[2:])]
-        for key in runtimes:
-            beside[key] = _worse(beside.get(key, "passed"), status)
-        if not runtimes:
-            own[cost] = status
-    return {key: sign(own.get(key), beside.get(key)) for key in own | beside}
+            (own if row.check in OWN else beside).setdefault((row.case, column(row)), []).append(number)
+    runtimes: dict[tuple[str, str, str, int], list[Key]] = {}
+    for case, (exporter, runtime, precision, opset) in own:
+        of_model = runtimes.setdefault((case, exporter, precision, opset), [])
+        of_model.append((case, (exporter, runtime, precision, opset)))
+    for number, row in costs:  # stands beside each runtime of its precision, or alone where there is none
+        keys = runtimes.get((row.case, row.exporter, row.precision, row.opset), [])
+        for key in keys:
+            beside.setdefault(key, []).append(number)
+        if not keys:
+            own.setdefault((row.case, column(row)), []).append(number)
+    return own, beside
 
 
-def _worse(first: str, second: str) -> str:
-    """The status that counts where two checks share a sign."""
-    return max(first, second, key=WORSE.index)
+def worst(rows: Sequence[Told], numbers: Sequence[int]) -> int | None:
+    """Return which of these rows, which share a sign, counts; None where there is none."""
+    return max(numbers, key=lambda number: WORSE.index(rows[number].status), default=None)
 
 
 WORSE = ("passed", "skipped", "xfailed", "xpassed", "failed")

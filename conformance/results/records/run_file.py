@@ -17,6 +17,7 @@ from typing import Any
 
 from conformance.process.disk.foreign_files import parse_json, read_text, uncollected
 from conformance.process.disk.locks import lock
+from conformance.process.disk.whole_files import replacing
 from conformance.process.errors import UserError, display_path, why
 from conformance.results.records.record import Record
 from conformance.results.records.record_types import Header
@@ -105,14 +106,8 @@ class RunWriter:
                 self._put_in_place()
             if seconds is None:
                 return
-            unfinished = self._folder / f".{WHOLE}"
-            try:
-                with unfinished.open("w", encoding="ascii") as whole:
-                    whole.writelines(self._whole(seconds, spent))
-                unfinished.replace(self._folder / WHOLE)
-            except OSError:
-                unfinished.unlink(missing_ok=True)
-                raise
+            with replacing(self._folder / WHOLE) as whole:
+                whole.writelines(part.encode("ascii") for part in self._whole(seconds, spent))
         finally:
             self._file.close()
 
@@ -127,20 +122,14 @@ class RunWriter:
     def _put_in_place(self) -> None:
         """Put each line that was written again where the cell's first one is."""
         replaced = {start for start, _ in self._replaced.values()}
-        unfinished = self._folder / f".{LINES}"
-        try:
-            with unfinished.open("wb") as ordered:
-                self._file.seek(0)
-                start = 0
-                for line in io.BufferedReader(io.FileIO(self._file.fileno(), closefd=False)):
-                    if start not in replaced:
-                        place = self._replaced.get(json.loads(line).get("id"))
-                        ordered.write(line if place is None else os.pread(self._file.fileno(), place[1], place[0]))
-                    start += len(line)
-            unfinished.replace(self._folder / LINES)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
+        with replacing(self._folder / LINES) as ordered:
+            self._file.seek(0)
+            start = 0
+            for line in io.BufferedReader(io.FileIO(self._file.fileno(), closefd=False)):
+                if start not in replaced:
+                    place = self._replaced.get(json.loads(line).get("id"))
+                    ordered.write(line if place is None else os.pread(self._file.fileno(), place[1], place[0]))
+                start += len(line)
         self._file.close()
         self._file = io.FileIO(self._folder / LINES, "r+")
 

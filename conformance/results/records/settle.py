@@ -7,8 +7,9 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from conformance.process.errors import Stopped
 from conformance.results.records.details import declaration
 from conformance.results.records.explanation import Shows, note
 from conformance.results.records.host_conditions import Host, is_about
@@ -108,23 +109,7 @@ def fail_as_declared(record: Record, because: str, fault: str | None, host: Host
     record.declared_for = None if host is None else {name: list(words) for name, words in host.items()}
 
 
-class Failed(Protocol):
-    """A failure that a declaration is held against: ``Stopped``, or a record that has failed."""
-
-    @property
-    def stage(self) -> str | None: ...
-
-    @property
-    def error(self) -> str | None: ...
-
-    @property
-    def reason(self) -> str | None: ...
-
-    @property
-    def caused_by(self) -> str | None: ...
-
-
-def agrees(declared_stage: str, declared_error: str | None, failure: Failed) -> bool:
+def agrees(declared_stage: str, declared_error: str | None, failure: Stopped | Record) -> bool:
     """Return whether a failure is the declared one: its stage, and its error by whole name or part of its text."""
     if declared_stage != failure.stage:
         return False

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from conformance.results.baseline.change import Change
+from conformance.results.baseline.change import Change, blocking
 from conformance.results.records.findings import Finding, Key, findings
 from conformance.results.records.location import places_of
 from conformance.results.records.record import Record
 from conformance.results.records.record_types import Place
 from conformance.results.records.sanitize import one_line, visible
-from conformance.results.report.record_rows import blocking, failures
+from conformance.results.report.record_rows import failures
 from conformance.results.report.verdict_words import verdict
 
 MOST = 10

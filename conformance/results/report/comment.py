@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from conformance.results.baseline.change import Change, Run
+from conformance.results.baseline.change import Change, Run, blocking
 from conformance.results.records import finding_block
 from conformance.results.records.findings import RED, Finding, findings, since
 from conformance.results.records.record import Record
 from conformance.results.report.markdown import change_table, code, headline, of_finding
-from conformance.results.report.record_rows import blocking, failures
+from conformance.results.report.record_rows import failures
 
 LIMIT = 65_536
 """Characters of a comment on GitHub; GitLab takes more."""

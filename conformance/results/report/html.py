@@ -20,26 +20,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from conformance.process.errors import UserError
-from conformance.results.baseline.change import Change
+from conformance.results.baseline.change import Change, blocking
 from conformance.results.records import finding_block, matrix, text
 from conformance.results.records.findings import Finding, findings, since
 from conformance.results.records.record import FIELDS, Record
 from conformance.results.records.record_types import Header
 from conformance.results.records.sanitize import cleaned, literal, visible
-from conformance.results.report.record_rows import (
-    STATUSES,
-    WORDS,
-    NamedRun,
-    blocking,
-    by_reason,
-    failures,
-    finished,
-    ratio,
-)
+from conformance.results.report.record_rows import STATUSES, WORDS, NamedRun, by_reason, failures, finished, ratio
 from conformance.results.report.verdict_words import details, verdict
-
-Key = tuple[str, matrix.Column]
-"""case and column"""
 
 
 def grid(rows: Sequence[Record]) -> dict[str, object]:
@@ -51,12 +39,12 @@ def grid(rows: Sequence[Record]) -> dict[str, object]:
     """
     missing = matrix.not_run(rows)
     shown = [(number, row) for number, row in enumerate(rows) if row.runtime not in missing]
-    own, beside = _by_key(shown)
+    own, beside = matrix.by_key(shown)
     groups = matrix.groups(column for _, column in [*own, *beside])
     columns = [column for group in groups for column in group]
     cases = matrix.cases_of(row for _, row in shown)
 
-    def cell(key: Key) -> list[object] | None:
+    def cell(key: matrix.Key) -> list[object] | None:
         return _cell(rows, own.get(key, []), beside.get(key, []))
 
     return {
@@ -76,39 +64,12 @@ def _hover(group: list[matrix.Column]) -> dict[str, object]:
     return {"exporter": exporter, "part": part, "precision": precision, "opsets": opsets}
 
 
-def _by_key(shown: Sequence[tuple[int, Record]]) -> tuple[dict[Key, list[int]], dict[Key, list[int]]]:
-    """Numbers of the rows that are a cell's own, and of those that stand beside it."""
-    own: dict[Key, list[int]] = {}
-    beside: dict[Key, list[int]] = {}
-    for number, row in shown:
-        if row.check != "fidelity":
-            kind = own if row.check in matrix.OWN else beside
-            kind.setdefault((row.case, matrix.column(row)), []).append(number)
-    runtimes: dict[tuple[str, str, str, int], list[Key]] = {}
-    for case, column in own:
-        exporter, _, precision, opset = column
-        runtimes.setdefault((case, exporter, precision, opset), []).append((case, column))
-    for number, row in shown:
-        if row.check == "fidelity":  # stands beside each runtime of its precision, or alone where there is none
-            keys = runtimes.get((row.case, row.exporter, row.precision, row.opset), [])
-            for key in keys:
-                beside.setdefault(key, []).append(number)
-            if not keys:
-                own.setdefault((row.case, matrix.column(row)), []).append(number)
-    return own, beside
-
-
 def _cell(rows: Sequence[Record], own: list[int], beside: list[int]) -> list[object] | None:
     if not own and not beside:
         return None
 
-    def worst(numbers: list[int]) -> tuple[str | None, int | None]:
-        if not numbers:
-            return None, None
-        number = max(numbers, key=lambda number: matrix.WORSE.index(rows[number].status))
-        return rows[number].status, number
-
-    (first, mine), (second, further) = worst(own), worst(beside)
+    mine, further = matrix.worst(rows, own), matrix.worst(rows, beside)
+    first, second = (None if number is None else rows[number].status for number in (mine, further))
     sign = matrix.sign(first, second)
     decides = further if first is None or sign != matrix.sign(first, None) else mine
     return [sign, decides, *(number for number in [*own, *beside] if number != decides)]

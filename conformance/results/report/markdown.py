@@ -11,20 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.process.errors import UserError
-from conformance.results.baseline.change import Change
+from conformance.results.baseline.change import Change, blocking
 from conformance.results.records import finding_block, matrix, text
 from conformance.results.records.findings import Finding, findings
 from conformance.results.records.record import Record
 from conformance.results.records.record_types import Header
 from conformance.results.records.sanitize import fenced, literal, one_line, shorten
-from conformance.results.report.record_rows import (
-    WORDS,
-    blocking,
-    by_reason,
-    failures,
-    finished,
-    place,
-)
+from conformance.results.report.record_rows import WORDS, by_reason, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
 """GitHub shows no step summary above 1 MiB.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from conformance.results.baseline.change import Change
+from conformance.results.records.findings import RED
 from conformance.results.records.record import Record, Status
 from conformance.results.records.record_types import Header
 from conformance.results.records.validation import Measure
@@ -25,12 +25,7 @@ WORDS = {
 
 def failures(rows: Sequence[Record]) -> list[Record]:
     """The rows that make a run fail, in the order of the run."""
-    return [row for row in rows if row.status in ("failed", "xpassed")]
-
-
-def blocking(changes: Iterable[Change]) -> list[Change]:
-    """Of the changes since a baseline, the regressions that nobody has accepted: a release waits for them."""
-    return [change for change in changes if change.regression and not change.accepted]
+    return [row for row in rows if row.status in RED]
 
 
 def finished(header: Header) -> bool:

@@ -3,6 +3,7 @@
 import heapq
 import math
 import random
+import statistics
 from collections import Counter, defaultdict
 
 import pytest
@@ -24,9 +25,8 @@ class Ran:
         return max(self.ends.values())
 
 
-def simulate(given, expected, took, workers, *, as_given=False, lost=None):
-    """Runs tests that take ``took`` where ``expected`` is believed. Each worker knows its next test, as in
-    pytest-xdist. The test ``lost`` ends its worker, and another one comes a second later."""
+def simulate(given, expected, took, workers, *, as_given=False):
+    """Runs tests that take ``took`` where ``expected`` is believed. Each worker knows its next test."""
     schedule = Schedule(given, expected, as_given=as_given)
     events = []
     for worker in range(workers):
@@ -44,21 +44,13 @@ def simulate(given, expected, took, workers, *, as_given=False, lost=None):
         now, worker = heapq.heappop(events)
         give(worker, 2, of_others=True)
         if not queues[worker]:
-            schedule.remove(worker)
             continue
         test = queues[worker].pop(0)
         assert test not in ran.ends, "a test was run twice"
         ran.ends[test] = now + took[test]
         ran.by_worker[worker].append(test)
-        if test == lost:
-            schedule.remove(worker)
-            schedule.put_back(queues.pop(worker))
-            worker += 1000
-            schedule.add(worker)
-            heapq.heappush(events, (ran.ends[test] + 1, worker))
-        else:
-            heapq.heappush(events, (ran.ends[test], worker))
-    assert len(schedule) == 0
+        heapq.heappush(events, (ran.ends[test], worker))
+    assert ran.ends.keys() == {*range(len(given))}
     return ran
 
 
@@ -90,16 +82,18 @@ def lower_bound(given, took, workers):
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
 def test_with_durations_of_an_earlier_run_no_worker_is_left_alone(workers, seed):
     given, took = planted(seed)
-    assert simulate(given, took, took, workers).seconds <= 1.15 * lower_bound(given, took, workers)
+    assert simulate(given, took, took, workers).seconds <= 1.05 * lower_bound(given, took, workers)
 
 
-@pytest.mark.parametrize("workers", [2, 16])
-def test_wrong_estimates_cost_little(workers):
-    for seed in range(5):
+@pytest.mark.parametrize("workers, most", [(2, 1.05), (4, 1.1), (16, 1.25)])
+def test_wrong_estimates_cost_little(workers, most):
+    times = []
+    for seed in range(20):
         given, took = planted(seed)
         rng = random.Random(seed)
         wrong = [seconds * rng.lognormvariate(0, 1) for seconds in took]
-        assert simulate(given, wrong, took, workers).seconds <= 1.25 * lower_bound(given, took, workers)
+        times.append(simulate(given, wrong, took, workers).seconds / lower_bound(given, took, workers))
+    assert statistics.mean(times) <= most
 
 
 def test_one_case_alone_uses_all_workers():
@@ -133,17 +127,6 @@ def test_what_is_equally_long_keeps_its_order():
     assert in_order(given, [1.0] * 30) == list(range(30))
 
 
-def test_a_worker_that_comes_later_gets_its_share():
-    given = [Work(number, number, number, 1.0) for number in range(10)]
-    schedule = Schedule(given, [1.0] * 10)
-    schedule.add("first")
-    assert schedule.take("first") is not None
-    schedule.add("second")
-    taken = [schedule.take("second") for _ in range(9)]
-    assert None not in taken
-    assert schedule.take("first") is None
-
-
 def test_an_order_that_others_gave_is_kept():
     """Each worker takes the first family that nobody has."""
     given, took = planted(2)
@@ -152,15 +135,6 @@ def test_an_order_that_others_gave_is_kept():
         starts.setdefault(work.family, test)
     ran = simulate(given, took, [1.0] * len(given), 3, as_given=True)
     assert {tests[0] for tests in ran.by_worker.values()} == set(sorted(starts.values())[:3])
-
-
-@pytest.mark.parametrize("as_given", [False, True])
-def test_a_worker_that_is_lost_loses_no_test_and_doubles_none(as_given):
-    given, took = planted(3, cases=20, networks=3)
-    for lost in range(0, len(given), 7):
-        for workers in (1, 2, 5):
-            ran = simulate(given, took, took, workers, as_given=as_given, lost=lost)
-            assert ran.ends.keys() == set(range(len(given)))
 
 
 BODY = say(

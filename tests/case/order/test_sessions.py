@@ -4,11 +4,14 @@ Cells pass here without being run: who runs what when is all the same."""
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from conformance.front.plugin.ordering import id_of
+from conformance.results.records.words import Check
 from tests.kit.runs import Outcome, run_suite
 from tests.kit.unrun import UNRUN
 
@@ -126,27 +129,24 @@ def test_failed_cells_first(folder):
 RAN = re.compile(r"^\[(gw\d+)\] \[ *\d+%\] \w+ \S*?(test_\w+\.py)::test_(\S+)", re.MULTILINE)
 
 
-def test_processes_of_xdist_share_the_families(folder):
+def test_processes_of_xdist_share_the_cells(folder):
     outcome = run(folder, "-n", "2", "-v", "test_others.py", plugin=OFTEN)
     assert outcome.records.keys() == set(listed_cells(folder)), outcome.text
-    assert "scheduling tests via ModuleScheduling" in outcome.text
-    ran = defaultdict(list)
-    for worker, _, test in RAN.findall(outcome.text):
-        ran[worker].append(test)
-    assert sum(map(len, ran.values())) == 9 * len(CASES) + len(CASES) + 2  # cells, case files, others
-    owners = defaultdict(set)
-    for worker, tests in ran.items():
-        cells = [test for test in tests if "-op" in test]
-        assert len(models_of(cells)) == len(set(models_of(cells))), "a model was interrupted"
-        for model in models_of(cells):
-            owners[model].add(worker)
-    assert {len(who) for who in owners.values()} == {1}
+    ran = Counter(test for _, _, test in RAN.findall(outcome.text))
+    assert len(ran) == 9 * len(CASES) + len(CASES) + 2  # cells, case files, others
+    assert {*ran.values()} == {1}
     told = re.findall(r"^  ([\d,]+) of 45 cells", outcome.text, re.MULTILINE)
     assert [int(count) for count in told] == sorted(map(int, told)) and told[-1] == "45"
 
 
 def listed_cells(folder: Path) -> list[str]:
     return [id for id in listed(run(folder, "--collect-only", "-q").text) if not id.startswith("case_file")]
+
+
+@pytest.mark.parametrize("check", get_args(Check))
+def test_the_cells_of_every_check_are_known_by_the_ids_of_their_tests(check):
+    assert id_of(f"conformance/test_suite.py::test_{check}[a-onnx-op17]@group") == f"{check}[a-onnx-op17]"
+    assert id_of(f"mine/test_own.py::test_{check}[a-onnx-op17]") is None
 
 
 ENDS = """

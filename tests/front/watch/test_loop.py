@@ -172,6 +172,7 @@ def test_a_running_cell_whose_files_change_gives_way(cases, watched):
 def test_causes_that_cells_share_are_told_once(cases, watched):
     def stop(record, on_wait) -> None:
         record.status, record.stage, record.error, record.reason = "failed", "declare", "NameError", "planted"
+        record.fault = "case"
 
     done = watched(runner=StubRunner({OWN[0]: stop, OWN[1]: stop}))
     assert done.said[0].count("stage declare") == 2  # once in full, once on one line

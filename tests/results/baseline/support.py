@@ -4,8 +4,11 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from conformance.results.baseline import Limits, compare_runs, write_baseline
+from conformance.results.baseline.baseline_file import BaselineEntry, head, write
+from conformance.results.baseline.change import Limits
 from conformance.results.baseline.ids import fields_of
+from conformance.results.baseline.line import compact, dump
+from conformance.results.baseline.run_comparison import compare_runs
 from conformance.results.records.record import Record
 from conformance.results.records.run_file import RunWriter
 
@@ -69,6 +72,12 @@ def beside(own: float, other: float, name: str = "pytorch fp32") -> dict[str, An
             "other": {"name": name, "median": other, "samples": []},
         }
     }
+
+
+def write_baseline(file: Path, header: Any, records: Any) -> None:
+    """Write a whole baseline, in which nothing is accepted."""
+    lines = [compact(one) for one in records]
+    write(file, dump(head(header)), [BaselineEntry(line, dump(line)) for line in lines])
 
 
 def written(folder: Path, *records: Record) -> Path:

@@ -3,7 +3,8 @@
 import pytest
 
 from conformance.front import cli
-from conformance.results.baseline import compare_runs, gate
+from conformance.results.baseline.change import blocking
+from conformance.results.baseline.run_comparison import compare_runs
 from tests.results.baseline.support import (
     CRASHED,
     FAILED,
@@ -48,7 +49,7 @@ def test_a_difference_is_told(before, after, kind, regression, said):
     change = of_one(before, after)
     assert (change.kind, change.regression, change.accepted) == (kind, regression, False)
     assert said in change.text and "\n" not in change.text
-    assert change.source == {"file": "cases/one.yaml", "line": 3} and gate([change]) == regression
+    assert change.source == {"file": "cases/one.yaml", "line": 3} and bool(blocking([change])) == regression
 
 
 def test_a_budget_that_could_not_be_decided_is_told_and_gates_nothing():

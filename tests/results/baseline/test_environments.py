@@ -2,7 +2,9 @@
 
 import pytest
 
-from conformance.results.baseline import compare_runs, environment_changes, load
+from conformance.results.baseline.baseline_file import load
+from conformance.results.baseline.change_causes import environment_changes
+from conformance.results.baseline.run_comparison import compare_runs
 from tests.results.baseline.support import (
     HEADER,
     beside,

@@ -4,9 +4,22 @@ import json
 
 import pytest
 
-from conformance.results.baseline import compare_runs, load, read_baseline, write_baseline
+from conformance.results.baseline.baseline_file import load, read_baseline
+from conformance.results.baseline.run_comparison import compare_runs
 from conformance.results.records.run_file import read_run
-from tests.results.baseline.support import GRAPH, HEADER, XFAILED, cells, latency, put, record, run, worst, written
+from tests.results.baseline.support import (
+    GRAPH,
+    HEADER,
+    XFAILED,
+    cells,
+    latency,
+    put,
+    record,
+    run,
+    worst,
+    write_baseline,
+    written,
+)
 
 WHICH = ("case", "exporter", "opset", "runtime", "precision", "check")
 

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from conformance.results.baseline import accept, compare_runs, lines, load
+from conformance.results.baseline.acceptance import accept
+from conformance.results.baseline.baseline_file import load
+from conformance.results.baseline.run_comparison import compare_runs
+from conformance.results.baseline.summary import lines
 from tests.results.baseline.support import FAILED, XFAILED, XPASSED, cells, record, run, written
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from conformance.process.errors import UserError
-from conformance.results.baseline import compare_runs, environment_changes, merge, selection_of, shard
+from conformance.results.baseline.change_causes import environment_changes
+from conformance.results.baseline.merging import merge
+from conformance.results.baseline.run_comparison import compare_runs
+from conformance.results.baseline.selection import selection_of
+from conformance.results.baseline.shards import shard
 from conformance.results.records.run_file import read_run
 from tests.results.baseline.support import (
     FAILED,

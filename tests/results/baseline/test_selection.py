@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results.baseline import compare_runs, selection_of
+from conformance.results.baseline.run_comparison import compare_runs
+from conformance.results.baseline.selection import selection_of
 from tests.results.baseline.support import environment, kinds, record, run
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.results.baseline import case_of, cut, parse_shard, repeated, shard
+from conformance.results.baseline.ids import case_of
+from conformance.results.baseline.shards import cut, parse_shard, repeated, shard
 
 pytestmark = pytest.mark.smoke
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from conformance.results.baseline import Change
+from conformance.results.baseline.change import Change
 from conformance.results.records.record import Record, cell_id, cell_label
 from conformance.results.records.record_types import Header
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from conformance.diagnose.nodes.second_file import Beside
 from conformance.diagnose.nodes.sides import FileTensors, meant_side, runtime_side
 from conformance.diagnose.operators.losses import judge_noise
 from conformance.front.commands.align.question import Chosen, heading
-from conformance.front.commands.align.table import AlignAnswer, Row, decibels, number
+from conformance.front.commands.align.table import AlignAnswer, FileNode, Row, decibels, number
 from conformance.judge.draws import Draws
 from conformance.judge.verify import Verifier
 from conformance.judge.verify_converted import (
@@ -39,18 +39,6 @@ if TYPE_CHECKING:
 
 MOST_DRAWS = 24
 """Examples that are tried where nobody names one."""
-
-
-@dataclass(frozen=True)
-class FileNode:
-    """The origin of a tensor of a file, as a row of the table shows it."""
-
-    operator: str
-    """The operator of its node; of a pair of files the node of the first that has the same tensor."""
-    line: str | None
-    called: str | None = None
-    source: str | None = None
-    module: str | None = None
 
 
 def of_file(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:

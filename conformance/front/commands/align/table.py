@@ -5,31 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from conformance.results.records.sanitize import literal
 
+if TYPE_CHECKING:
+    from conformance.diagnose.operators.captured_program import Operator
 
-class RowSource(Protocol):
-    """An operator of a captured program, or a node of a file."""
 
-    @property
-    def operator(self) -> str: ...
-    @property
-    def called(self) -> str | None: ...
-    @property
-    def line(self) -> str | None: ...
-    @property
-    def source(self) -> str | None: ...
-    @property
-    def module(self) -> str | None: ...
+@dataclass(frozen=True)
+class FileNode:
+    """The origin of a tensor of a file, as a row of the table shows it."""
+
+    operator: str
+    """The operator of its node; of a pair of files the node of the first that has the same tensor."""
+    line: str | None
+    called: str | None = None
+    source: str | None = None
+    module: str | None = None
 
 
 @dataclass(frozen=True)
 class Row:
     """A value of an operator: where it is from, the node that has it, and how far it is off."""
 
-    operator: RowSource
+    operator: Operator | FileNode
     node: str
     measures: Sequence[str]
     badness: float

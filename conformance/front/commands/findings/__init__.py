@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where there are findings."""
     from conformance.process.errors import UserError
-    from conformance.results.baseline import load
+    from conformance.results.baseline.baseline_file import load
     from conformance.results.records import finding_block, text
     from conformance.results.records.findings import findings, since
     from conformance.results.report.command import names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,13 +15,13 @@ from conformance.front.commands.watch.watched_cells import Catalogue, Plan
 from conformance.process.disk.stores import make, tidy
 from conformance.process.errors import display_path
 from conformance.results.records import matrix, text
+from conformance.results.records.findings import RED, Key, key_of
 from conformance.results.records.record import Record
 from conformance.results.records.sanitize import block
 from conformance.runtimes import registry
 
 NAMED = 4
 """Files in a heading, and failing cells of earlier rounds, that are named."""
-_FAILING = ("failed", "xpassed")
 _COLOURS = {"failed": "red", "xpassed": "red", "skipped": "yellow", "passed": "green", "xfailed": "green"}
 
 
@@ -66,7 +65,7 @@ class WatchLoop:
         except KeyboardInterrupt:
             self._screen.clear()
         self._end()
-        return 1 if any(record.status in _FAILING for record in self._records()) else 0
+        return 1 if any(record.status in RED for record in self._records()) else 0
 
     # ---- running -------------------------------------------------------------------------------------------
 
@@ -75,7 +74,7 @@ class WatchLoop:
         plan, verdicts = self._plan, self._verdicts
         ready = [cell for cell in plan.cells if cell.id not in plan.held]
         due = [cell for cell in ready if cell.id not in verdicts or verdicts[cell.id][0] != plan.prints[cell.id]]
-        return sorted(due, key=lambda cell: self._status(cell) not in _FAILING)
+        return sorted(due, key=lambda cell: self._status(cell) not in RED)
 
     def _status(self, cell: Cell) -> str | None:
         return self._verdicts[cell.id][1].status if cell.id in self._verdicts else None
@@ -83,7 +82,7 @@ class WatchLoop:
     def _round(self) -> None:
         """Run cells until none is due, with those for which that comes to be so meanwhile."""
         self._began = time.time()
-        start, telling = time.monotonic(), Telling()
+        start, causes = time.monotonic(), dict[Key, str]()
         done: dict[str, Record] = {}
         with contextlib.suppress(OSError):  # another process removed the store; cells do without where they have to
             make(self._home)
@@ -95,7 +94,7 @@ class WatchLoop:
                 continue
             self._verdicts[cell.id] = fingerprint, record
             done[cell.id] = record
-            self._tell(record, telling)
+            self._tell(record, causes)
             self._look()
         self._tell_round(list(done.values()), time.monotonic() - start)
 
@@ -187,12 +186,12 @@ class WatchLoop:
         if not self._plan.cells:
             self._screen.line(f"{self._catalogue.asked}: no cell is selected so far", "yellow")
 
-    def _tell(self, record: Record, telling: Telling) -> None:
+    def _tell(self, record: Record, causes: dict[Key, str]) -> None:
         if record.status == "skipped":
             return
         self._screen.line(f"  {text.verdict(record)}", _COLOURS[record.status])
-        if record.status in _FAILING:
-            first = telling.first(record)
+        if record.status in RED:
+            first = first_of(record, causes)
             self._screen.lines(text.failure(record) if first is None else text.repetition(record, first), "      ")
 
     def _tell_round(self, records: Sequence[Record], seconds: float) -> None:
@@ -209,7 +208,7 @@ class WatchLoop:
         self._screen.line(f"watching {count} {'file' if count == 1 else 'files'}; Ctrl-C ends")
 
     def _tell_failing(self, records: Sequence[Record]) -> None:
-        failing = [record.id for record in records if record.status in _FAILING]
+        failing = [record.id for record in records if record.status in RED]
         more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
         if failing:
             self._screen.line(f"failing: {', '.join(failing[:NAMED])}{more}", "red")
@@ -238,36 +237,11 @@ def _name_paths(paths: Sequence[Path], what: str) -> list[str]:
     return [f"{', '.join(map(display_path, paths[:NAMED]))}{more} {what}"] if paths else []
 
 
-_VARYING = re.compile(
-    r"0x[0-9a-f]+|/tmp/[^\s'\"]+|\b(?:opset|version)\W{0,3}(?:version\W{0,3})?\d+|\d{4}-\d\d-\d\d[T_ ][\d:_.-]+", re.I
-)
-"""What differs in the texts of one cause: addresses, temporary files, opsets, dates."""
-
-
-class Telling:
-    """The failures that were told in full, in the order in which they came to the terminal."""
-
-    def __init__(self) -> None:
-        self._first: dict[tuple[object, ...], str] = {}
-
-    def first(self, record: Record) -> str | None:
-        """The id of the earlier cell that failed for the same cause; None for the first, and for what failed at an
-        example of its own."""
-        about = _SHARED.get(record.stage or "")
-        at_an_example = record.draw is not None and record.stage != "declare"
-        if record.status != "failed" or about is None or at_an_example:
-            return None
-        cause = _VARYING.sub("", str(record.reason))
-        kind = (record.case, record.stage, record.error, cause, *(getattr(record, name) for name in about))
-        first = self._first.setdefault(kind, record.id)
-        return None if first == record.id else first
-
-
-_SHARED = {
-    "declare": (),
-    "export": ("exporter",),
-    "check": ("exporter",),
-    "convert": ("exporter", "precision"),
-    "load": ("exporter", "runtime"),
-}
-"""The stages that cells of a case share, with what else they have in common where one cause stops them."""
+def first_of(record: Record, told: dict[Key, str]) -> str | None:
+    """Return the id of the earlier cell that failed for the same cause, by those that were ``told`` in full, which
+    gets this one; None for the first, and for what failed at an example of its own."""
+    at_an_example = record.stage in ("run", "compare") or (record.draw is not None and record.stage != "declare")
+    if record.status != "failed" or at_an_example:
+        return None
+    first = told.setdefault(key_of(record), record.id)
+    return None if first == record.id else first

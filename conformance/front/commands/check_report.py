@@ -7,50 +7,19 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from conformance import __version__
 from conformance.process.errors import UserError, why
 from conformance.results.records import text
-from conformance.results.records.record import Record
+
+if TYPE_CHECKING:
+    from conformance.cells.check_models import CheckedModel
+    from conformance.results.records.record import Record
 
 
-class Dim(Protocol):
-    """A dim that a file leaves open and that runs at no size above one; its text says so."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def proven(self) -> bool: ...
-
-    def as_dict(self) -> dict[str, object]: ...
-
-
-class Checked(Protocol):
-    """What came of one model, as ``cells.check_models`` has it."""
-
-    dims: dict[str, str]
-    records: list[Record]
-    refused: str | None
-    seconds: float
-    uncounted: frozenset[str]
-
-    @property
-    def narrow(self) -> Sequence[Dim]: ...
-
-    @property
-    def file(self) -> Path: ...
-
-    def failed(self) -> list[Record]: ...
-
-    def is_wrong(self) -> bool: ...
-
-    def verified(self) -> dict[str, list[str]]: ...
-
-
-def as_json(checked: Sequence[Checked], others: int, code: int) -> str:
+def as_json(checked: Sequence[CheckedModel], others: int, code: int) -> str:
     """Return all that is known as JSON: each model with its records, how many ``others`` are no models, the code."""
     models = [
         {
@@ -65,7 +34,7 @@ def as_json(checked: Sequence[Checked], others: int, code: int) -> str:
     return json.dumps(told, indent=1, default=str) + "\n"
 
 
-def _verdict(one: Checked) -> str:
+def _verdict(one: CheckedModel) -> str:
     if one.refused:
         return "refused"
     if one.is_wrong():
@@ -73,7 +42,7 @@ def _verdict(one: Checked) -> str:
     return "right" if one.verified() else "not verified"
 
 
-def as_junit(checked: Sequence[Checked], others: int, code: int) -> str:
+def as_junit(checked: Sequence[CheckedModel], others: int, code: int) -> str:
     """Return a suite for each model with a test for each of its cells; a model that is refused is an error."""
     root = ElementTree.Element("testsuites", name="conformance check")
     for one in checked:
@@ -92,7 +61,7 @@ def as_junit(checked: Sequence[Checked], others: int, code: int) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _tests(one: Checked, records: Sequence[Record]) -> Iterator[ElementTree.Element]:
+def _tests(one: CheckedModel, records: Sequence[Record]) -> Iterator[ElementTree.Element]:
     if one.refused:
         test = ElementTree.Element("testcase", classname=_plain(str(one.file)), name="read", time="0")
         ElementTree.SubElement(test, "error", message=_plain(one.refused))
