@@ -7,7 +7,10 @@ import pytest
 from conformance.case.plan.catalogue import plan
 from conformance.compare.paired import loss_of, loss_of_all
 from conformance.process.errors import CaseFileError
+from conformance.runtimes import outputs_of
+from tests.kit import converted
 from tests.kit.cases import PASSED, load_case, say, verdict, with_symbolic
+from tests.kit.converted import mirrored, pair, quantized
 from tests.kit.runtimes import stopping_runtime, wrong_runtime
 
 RANDOM = np.random.default_rng(3)
@@ -168,6 +171,22 @@ def test_a_runtime_that_loses_points_of_a_sound_conversion_is_red_itself(bench, 
     with flipping(20):
         record = measured(bench, tmp_path, "precisions: {int8-own: {by: beside.rounded}}", precision="int8-own")
     assert verdict(record) == ("failed", "compare", "MetricDrops", "runtime"), record.reason
+
+
+def test_a_file_that_others_converted_is_scored_beside_its_original(bench, tmp_path):
+    x = RANDOM.standard_normal((600, converted.INPUT)).astype(np.float32)
+    (right,) = outputs_of(converted.original(), "onnxruntime", [], {"x": x})
+    python = "def top1(outputs, batch):\n    return outputs[0].argmax(1) == batch['label']\n"
+    for name, spoil, status in (("sound", None, "passed"), ("spoilt", mirrored, "failed")):
+        folder = tmp_path / name
+        folder.mkdir()
+        pair(folder, quantized(spoil) if spoil else quantized())
+        np.savez(folder / "val.npz", x=x, label=right.argmax(1))
+        says = say("onnx: net.onnx", "runtimes: onnxruntime", "specials: false", METRIC.replace("drop: 1", "drop: 5"))
+        case = load_case(folder, say(says, "precisions: {int8-others: {file: net_small.onnx}}"), python)
+        (cell,) = (one for one in plan(case) if one.check == "metric" and one.converted)
+        record = bench.run_cell(cell)
+        assert (record.status, record.fault) == (status, "precision" if spoil else None), record.reason
 
 
 def test_few_samples_cannot_tell_and_the_text_says_how_many_would(bench, tmp_path):
