@@ -51,14 +51,16 @@ def find_slip(
 def find_preparation_slip(given: Inputs, wanted: Inputs, decibels_due: float) -> str | None:
     """Return in words what makes inputs those that are wanted, up to noise of so many decibels: their type, a usual
     slip, or another scale or shift by channel; None where nothing does."""
+    deadline = time.monotonic() + SECONDS
     with np.errstate(all="ignore"):
         cast = {name: array.astype(wanted[name].dtype) for name, array in given.items()}
         types = [f"'{name}' as {cast[name].dtype}" for name in cast if cast[name].dtype != given[name].dtype]
         shapes = _shapes(wanted)
         for text, changed in itertools.chain([("", cast)], _slips(cast, shapes), _scaled(cast, wanted)):
-            if _shapes(changed) == shapes and all(
-                _near(changed[name], wanted[name], decibels_due) for name in wanted
-            ):
+            if time.monotonic() > deadline:
+                return None
+            alike = _shapes(changed) == shapes
+            if alike and all(_near(changed[name], wanted[name], decibels_due) for name in wanted):
                 return " and ".join([*types, *([text] if text else [])])
     return None
 
@@ -99,7 +101,7 @@ def _listed(values: Array) -> str:
 
 
 def _shapes(inputs: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: np.shape(value) for name, value in inputs.items()}
+    return {name: value.shape for name, value in inputs.items() if _is_array(value)}
 
 
 def _slips(inputs: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Slip]:
