@@ -57,6 +57,16 @@ def test_recorded(cell: Cell, run: Run) -> None:
     run(cell)
 
 
+def test_metric(cell: Cell, run: Run) -> None:
+    """Check that the case's own metric on its own data does not drop by more than the case allows."""
+    run(cell)
+
+
+def test_preprocess(cell: Cell, run: Run) -> None:
+    """Check that the module gives the same for inputs as the deployment prepares them."""
+    run(cell)
+
+
 def test_engine(cell: Cell, run: Run) -> None:
     """Check what only an engine on a GPU can show: equal rows, equal builds, time by layer and by batch size."""
     run(cell)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case.files import deploy, export_keys, inputs, limits, precision
+from conformance.case.files import deploy, export_keys, inputs, limits, metric, precision
 from conformance.case.files import must_hold as holds
 from conformance.case.files.declaration import Declaration
 
@@ -62,6 +62,8 @@ ORDER = (
     (precision.Exclude, "precisions: NAME: exclude"),
     (holds.PrecisionTolerance, "tolerance: PRECISION"),
     (holds.OutputTolerance, "tolerance: PRECISION: outputs: NAME"),
+    (metric.Metric, "metric"),
+    (metric.Preprocess, "preprocess"),
     (deploy.OnnxRuntime, "onnxruntime"),
     (deploy.TensorRT, "tensorrt"),
     (deploy.Latency, "latency"),

@@ -110,10 +110,10 @@ def _loaded(run: CellRun, file: Path, stack: contextlib.ExitStack) -> Session:
         with run.stages("load", "runtime"):
             return stack.enter_context(opener(cell.runtime, None, config)(file, run.libraries()))
     except Stopped as stop:
-        raise _if_supported(cell.runtime, stop) from stop
+        raise if_supported(cell.runtime, stop) from stop
 
 
-def _if_supported(runtime: str, stop: Stopped) -> Stopped:
+def if_supported(runtime: str, stop: Stopped) -> Stopped:
     """Return the failure. Raises Unavailable where the runtime has no kernel, type or opset that the model needs, or
     the host lacks what it asks for."""
     said = refusal(runtime, stop.__cause__)
@@ -135,7 +135,7 @@ def _check_set(
     except Stopped as stop:
         if odd:
             raise _not_passed(run.cell.runtime, odd) from stop
-        stop = _if_supported(run.cell.runtime, stop)
+        stop = if_supported(run.cell.runtime, stop)
         stop.reason = f"{one.name}: {stop.reason}"
         raise _judged(run, says, file, session, one, stop, None) from stop
     with run.stages("compare", "runtime"):

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.process.arrays import Array
+from conformance.compare.noise import decibels, power
+from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import or_else
 
 SECONDS = 20.0
@@ -38,7 +39,7 @@ def find_slip(
         if got is not None and alike(got, changed):
             return f"the outputs {text} exchanged"
     deadline = time.monotonic() + SECONDS
-    for text, given in _slips(inputs):
+    for text, given in _slips(inputs, _shapes(inputs)):
         if time.monotonic() > deadline:
             return None
         answer = or_else(None, partial(run, given))
@@ -47,24 +48,83 @@ def find_slip(
     return None
 
 
-def _slips(inputs: Mapping[str, Any]) -> Iterator[Slip]:
-    """Yield the slips, each input alone before two at a time, and one slip before two."""
+def find_preparation_slip(given: Inputs, wanted: Inputs, decibels_due: float) -> str | None:
+    """Return in words what makes inputs those that are wanted, up to noise of so many decibels: their type, a usual
+    slip, or another scale or shift by channel; None where nothing does."""
+    deadline = time.monotonic() + SECONDS
+    with np.errstate(all="ignore"):
+        cast = {name: array.astype(wanted[name].dtype) for name, array in given.items()}
+        types = [f"'{name}' as {cast[name].dtype}" for name in cast if cast[name].dtype != given[name].dtype]
+        shapes = _shapes(wanted)
+        for text, changed in itertools.chain([("", cast)], _slips(cast, shapes), _scaled(cast, wanted)):
+            if time.monotonic() > deadline:
+                return None
+            alike = _shapes(changed) == shapes
+            if alike and all(_near(changed[name], wanted[name], decibels_due) for name in wanted):
+                return " and ".join([*types, *([text] if text else [])])
+    return None
+
+
+def _near(got: Array, wanted: Array, decibels_due: float) -> bool:
+    """Return whether inputs are the wanted ones but for noise, which a shift of all values is not."""
+    if wanted.dtype.kind != "f":
+        return np.array_equal(got, wanted)
+    noise, spread = power(got.astype(np.float64) - wanted), float(np.var(wanted, dtype=np.float64))
+    return decibels(spread, noise) >= decibels_due
+
+
+def _scaled(inputs: Inputs, wanted: Inputs) -> Iterator[Slip]:
+    """Yield the inputs with one of them, in any order of its values, at the scale and shift of each channel with
+    which it comes nearest to the wanted one: by other means and deviations than anybody could list."""
+    for name, right in wanted.items():
+        if right.dtype.kind != "f":
+            continue
+        orders: list[tuple[str, Change]] = [("", np.asarray), *_orders(inputs[name])]
+        for order, change in orders:
+            got = or_else(None, lambda: change(inputs[name]).astype(np.float64))  # noqa: B023
+            if got is None or got.shape != right.shape:
+                continue
+            ends = (right.ndim - 3, right.ndim - 1) if right.ndim >= 3 else ()
+            at = next((one for one in ends if right.shape[one] in (1, *_CHANNELS)), None)
+            axes = tuple(one for one in range(right.ndim) if one != at)
+            middle, due = got.mean(axes, keepdims=True), right.mean(axes, keepdims=True, dtype=np.float64)
+            variance = np.maximum(((got - middle) ** 2).mean(axes, keepdims=True), np.finfo(np.float64).tiny)
+            scale = ((got - middle) * (right - due)).mean(axes, keepdims=True) / variance
+            shift = due - scale * middle
+            text = f"'{name}' {order}{' and ' if order else ''}times {_listed(scale)}, plus {_listed(shift)}"
+            yield f"{text} (scale, mean or deviation by channel)", {**inputs, name: got * scale + shift}
+
+
+def _listed(values: Array) -> str:
+    told = [f"{value:.4g}" for value in values.flat]
+    return told[0] if len({*told}) == 1 else f"({', '.join(told)})"
+
+
+def _shapes(inputs: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: value.shape for name, value in inputs.items() if _is_array(value)}
+
+
+def _slips(inputs: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Slip]:
+    """Yield the slips, each input alone before two at a time, and one slip before two; of those after which inputs
+    have these shapes."""
     yield from ((f"the inputs {text} exchanged", given) for text, given in _exchanged(inputs))
     changes = {name: _changes(value) for name, value in inputs.items() if _is_array(value)}
     for name, own in changes.items():
         for text, change in (*own[0], *own[1]):
-            yield from _changed(inputs, {name: change}, f"'{name}' {text}")
+            yield from _changed(inputs, shapes, {name: change}, f"'{name}' {text}")
     for name, (orders, scales) in changes.items():
         for (order, one), (scale, other) in itertools.product(orders, scales):
-            yield from _changed(inputs, {name: _both(one, other)}, f"'{name}' {order} and {scale}")
+            yield from _changed(inputs, shapes, {name: _both(one, other)}, f"'{name}' {order} and {scale}")
     for left, right in itertools.combinations(changes, 2):
         firsts, seconds = ([*changes[name][0], *changes[name][1]] for name in (left, right))
         for (text, first), (again, second) in itertools.product(firsts, seconds):
             if text == again:
-                yield from _changed(inputs, {left: first, right: second}, f"'{left}' and '{right}' {text}")
+                yield from _changed(inputs, shapes, {left: first, right: second}, f"'{left}' and '{right}' {text}")
 
 
-def _changed(inputs: Mapping[str, Any], changes: Mapping[str, Change], text: str) -> Iterator[Slip]:
+def _changed(
+    inputs: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], changes: Mapping[str, Change], text: str
+) -> Iterator[Slip]:
     """Yield the inputs with changes, where these leave none as it is and the arrays of the type that they had."""
     given = dict(inputs)
     for name, change in changes.items():
@@ -72,7 +132,7 @@ def _changed(inputs: Mapping[str, Any], changes: Mapping[str, Change], text: str
         with np.errstate(all="ignore"):
             # two changes may not go together
             given[name] = or_else(array, lambda: np.ascontiguousarray(change(array).astype(array.dtype)))  # noqa: B023
-        if given[name].shape != inputs[name].shape or np.array_equal(given[name], inputs[name]):
+        if given[name].shape != shapes[name] or np.array_equal(given[name], inputs[name]):
             return
     yield text, given
 

@@ -23,6 +23,8 @@ from conformance.cells.engine import check_engine
 from conformance.cells.export import check_export
 from conformance.cells.fidelity import check_fidelity
 from conformance.cells.latency import check_latency
+from conformance.cells.own_metric import check_metric
+from conformance.cells.preparation import check_preprocess
 from conformance.cells.registration import check_registration
 from conformance.diagnose.explain_failure import blamed
 from conformance.diagnose.refused import describe_export
@@ -54,6 +56,8 @@ CHECKS: dict[str, Check] = {
     "meaning": check_accuracy,
     "latency": check_latency,
     "recorded": check_recorded,
+    "metric": check_metric,
+    "preprocess": check_preprocess,
 }
 
 

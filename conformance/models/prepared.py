@@ -52,6 +52,8 @@ class Prepared:
     """The findings of ``diagnose.refused`` about models that the checker refuses, by exporter and opset."""
     models: dict[str, Stored] = field(default_factory=dict)
     """Models of this process that no other may take, by key."""
+    on_data: dict[str, object] = field(default_factory=dict)
+    """What ``cells.own_metric`` has measured of the module on data of the user's own."""
     _answers: dict[bool, list[Array]] = field(default_factory=dict)
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Prepared:
 
     def rebuilt(self, reference: Reference) -> None:
         """Take a rebuilt module, as an earlier cell has changed the other."""
-        self.reference, self._answers = reference, {}
+        self.reference, self._answers, self.on_data = reference, {}, {}
 
     def key(self, exporter: Exporter, opset: int, suite: str) -> str:
         """The key of what is stated of the exported model."""

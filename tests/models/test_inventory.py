@@ -43,6 +43,8 @@ planted:
   libraries: [ops.so, building.library]
   runtimes: [onnxruntime, tensorrt]
   tensorrt: {plugins: [plugin.so, plugging.plugin]}
+  metric: {of: scoring.score, data: scored.npz, drop: 1}
+  preprocess: {pytorch: training.made, deployed: deploying.made, data: raw.npz}
   precisions:
     int8: {calibration: {data: samples.npy}}
     int8-entropy: {calibration: {data: samples.npz, method: entropy}}
@@ -65,7 +67,8 @@ PYTHON = {
     "        yield {'x': (rng.normal(size=(8, 3)) + 1).astype('float32')}\n",
     "symbolics": "def sin(g, x):\n    return g.op('Sin', x, n_i=1)\n", "registering": "def tan():\n    return 1\n",
     "translating": "def cos(x):\n    return x + 1\n", "functions": "def local(x):\n    return x + 1\n",
-    "expressing": "def formula(x):\n    return x + 1\n",
+    "expressing": "def formula(x):\n    return x + 1\n", "scoring": "def score(outputs, batch):\n    return 1\n",
+    "training": "def made(raw):\n    return raw['x'] + 1\n", "deploying": "def made(raw):\n    return raw['x'] - 1\n",
 }  # fmt: skip
 
 
@@ -126,7 +129,8 @@ def files(tmp_path: Path) -> Path:
         (cases / name).write_bytes(b"1")
     samples = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
     np.save(cases / "samples.npy", samples)
-    np.savez(cases / "samples.npz", x=samples)
+    for name in ("samples", "scored", "raw"):
+        np.savez(cases / f"{name}.npz", x=samples)
     return cases
 
 
@@ -167,7 +171,10 @@ EXPORT = [
     "registering.py", "translating.py", "functions.py",
 ]  # fmt: skip
 CONVERSION = {"samples.npy": "int8", "samples.npz": "int8-entropy", "feeding.py": "int8-percentile"}
-VERDICT = ["ops.so", "building.py", "plugin.so", "plugging.py"]
+VERDICT = [
+    "ops.so", "building.py", "plugin.so", "plugging.py", "scoring.py", "scored.npz", "training.py", "deploying.py",
+    "raw.npz",
+]  # fmt: skip
 OF_EXPORTER = {
     "symbolics.py": "torchscript", "registering.py": "torchscript",
     "translating.py": "dynamo", "functions.py": "dynamo",

@@ -140,6 +140,12 @@ sixth:
   export: {onnx: {opsets: [17], file: other.onnx, simplify: true, static: [n], functions: beside.function}}
   precisions: {int8: {exclude: {onnx: Gemm}}}
 
+measured:
+  about: a score and a preparation of one's own
+  onnx: net.onnx
+  metric: {of: metrics.top1, data: data.npz, drop: 0.5, batch: 8}
+  preprocess: {pytorch: modules.train, deployed: modules.deployed, data: data.npz, sqnr: 30 dB}
+
 recorded_too:
   about: a model with what somebody recorded of it
   onnx: net.onnx

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from conformance.results.records import subject, testimony, text
 from conformance.results.records.finding_block import describe
 from conformance.results.records.findings import findings
 from conformance.results.records.record import FLOAT64, Record
+from conformance.results.records.words import Fault
 from conformance.runtimes import registry
 from tests.kit.models import model_of
 
@@ -28,7 +29,7 @@ ANSWERS = ("agrees", "nearer", "strays", "wrong", "otherwise", "runs", "same", "
 WITNESSES = [{"runtime": name, "answer": answer} for name, answer in itertools.product(
     (FLOAT64, *(runtime.name for runtime in registry.RUNTIMES)), ANSWERS)]  # fmt: skip
 FIELDS: list[dict[str, Any]] = [
-    *({"fault": fault} for fault in ("exporter", "runtime", "precision", "reference", "case", "harness", None)),
+    *({"fault": fault} for fault in (*get_args(Fault), None)),
     *({"fault": fault, "stage": stage} for fault in ("exporter", "case") for stage in ("declare", "check", "load")),
     {"witnesses": WITNESSES},
     {"witnesses": WITNESSES, "error": "IllConditioned", "conditioning": {"own": 0.5, "sizes": [], "float64": 0.5}},

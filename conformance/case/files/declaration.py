@@ -40,6 +40,7 @@ from conformance.case.files.field_types import (
     Word,
 )
 from conformance.case.files.inputs import ExampleLimits, InputOrType
+from conformance.case.files.metric import Metric, Preprocess
 from conformance.case.files.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
 from conformance.case.files.precision import PrecisionSettings
 from conformance.case.files.recording import Recorded, spell_out
@@ -151,6 +152,10 @@ class Declaration(Says):
     ] = None
     """Of an ONNX file: inputs and outputs that somebody recorded, which are compared in a check of their own. Draws
     have values of the recorded ranges, and the recorded sizes where no dims are given."""
+    metric: Metric | None = None
+    """A score of one's own that must not drop, in a check of its own for each runtime and precision."""
+    preprocess: Preprocess | None = None
+    """Two ways to make inputs of raw data, of which the module has to make the same, in a check of its own."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
     depends: Listed[FilesBeside] = []

@@ -62,6 +62,8 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
     yield from _precision_inconsistencies(says)
     yield from _tensorrt_inconsistencies(says)
     yield from _latency_inconsistencies(says)
+    if says.preprocess is not None and says.preprocess.data is None and says.metric is None:
+        yield ("preprocess",), "name the raw data, as in data: raw.npz; there is no metric whose data it could be"
     for index, graph in enumerate(says.graph):
         if graph.when.cpu is not None:
             yield ("graph", index, "when", "cpu"), "an exported graph does not depend on the processor"

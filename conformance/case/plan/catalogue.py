@@ -47,6 +47,8 @@ def plan(case: Case) -> Iterator[Cell]:
                 yield Cell(case, "registration", exporter, opset)
             for runtime in _runtimes(case, exporter, opset) if case.says.own_precision is None else ():
                 yield Cell(case, "accuracy", exporter, opset, runtime)
+                if case.says.metric is not None:
+                    yield Cell(case, "metric", exporter, opset, runtime)
                 if registry.named(runtime).builds:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
@@ -61,10 +63,15 @@ def plan(case: Case) -> Iterator[Cell]:
                     for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs all of them
                         if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
+                            if case.says.metric is not None:
+                                yield Cell(case, "metric", exporter, opset, runtime, precision)
                         if registry.named(runtime).builds:
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
                     yield from _builds(case, exporter, opset, precision)
             yield from _latencies(case, exporter, opset, wrong)
+    if case.says.preprocess is not None:  # which no exporter has a part in
+        exporter, target = next(reversed(case.says.export.exporters.items()))
+        yield Cell(case, "preprocess", exporter, max(target.opsets))
 
 
 def _builds(case: Case, exporter: Exporter, opset: int, precision: str = "fp32") -> Iterator[Cell]:

@@ -61,6 +61,8 @@ KEYS: Mapping[str, Matter] = {
     "latency": "verdict",
     "examples": "verdict",
     "recorded": "verdict",
+    "metric": "verdict",
+    "preprocess": "verdict",
     "needs": "verdict",
     "depends": "export",
 }
@@ -141,6 +143,11 @@ def _named(case: Case, exporter: Exporter | Literal["none"] | None) -> Iterator[
     for precision, settings in says.precisions.items():
         if settings.calibration.data is not None:
             yield Named(f"precisions.{precision}.calibration.data", settings.calibration.data)
+    if says.metric is not None:
+        yield from (Named("metric", text) for text in (says.metric.of, says.metric.data))
+    if says.preprocess is not None:
+        texts = (says.preprocess.pytorch, says.preprocess.deployed, says.preprocess.data)
+        yield from (Named("preprocess", text) for text in texts if text)
     for text in says.depends:
         yield Named("depends", text, pattern=True)
 

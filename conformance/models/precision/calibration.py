@@ -108,7 +108,7 @@ def _read_batches(
         count = min(says.samples, min(len(array) for array in arrays.values()))
         for start in range(0, count, says.batch):
             batch = {name: array[start : min(start + says.batch, count)] for name, array in arrays.items()}
-            yield _checked(case, dims, batch, says.data)
+            yield checked(case, dims, batch, says.data)[0]
         return
     if file.exists():
         raise _bad(f"{says.data}: give a .npy or .npz file, or file.function for a Python function")
@@ -116,11 +116,11 @@ def _read_batches(
     for given in _yield_batches(says.data, resolve(says.data), seed_of(case.name, "calibration")):
         if not isinstance(given, Mapping):
             raise _bad(f"{says.data}: has to yield mappings from input names to arrays, not {type(given).__name__}")
-        checked = _checked(case, dims, given, says.data)
-        if not _length(checked):
+        of_one, _ = checked(case, dims, given, says.data)
+        if not _length(of_one):
             raise _bad(f"{says.data}: yields an empty batch")
-        yield checked
-        left -= _length(checked)
+        yield of_one
+        left -= _length(of_one)
         if left <= 0:
             return
 
@@ -163,19 +163,26 @@ def _read(case: Case, file: Path) -> dict[str, Array]:
     return arrays
 
 
-def _checked(case: Case, dims: Dims, batch: Mapping[str, object], source: str) -> Inputs:
-    """A copy of the batch, whose arrays have to be of the dtypes and shapes that the case declares."""
+def _bad(text: str) -> Stopped:
+    return Stopped("declare", "BadCalibration", f"calibration: {text}", "case")
+
+
+def checked(
+    case: Case, dims: Dims, batch: Mapping[str, object], source: str, bad: Callable[[str], Stopped] = _bad
+) -> tuple[Inputs, dict[str, int]]:
+    """Return a copy of the batch, and the sizes of dims in it. Raises what ``bad`` makes of a text where its arrays
+    are not of the dtypes and shapes that the case declares."""
     arrays: Inputs = {}
     sizes: dict[str, int] = {}
     for name, declared in case.says.inputs.items():
         if name not in batch:
-            raise _bad(f"{source}: has no array {name}")
+            raise bad(f"{source}: has no array {name}")
         try:
             array = np.asarray(batch[name]).copy()
         except ValueError as error:
-            raise _bad(f"{source}: {name} is no array: {error}") from None
+            raise bad(f"{source}: {name} is no array: {error}") from None
         if array.dtype != np.dtype(declared.type.carrier):
-            raise _bad(f"{source}: {name} is {array.dtype}, declared is {declared.type}")
+            raise bad(f"{source}: {name} is {array.dtype}, declared is {declared.type}")
         for size, length in zip(declared.type.shape, array.shape, strict=False):
             if size.text in dims.ranges:
                 sizes.setdefault(size.text, length)
@@ -189,10 +196,10 @@ def _checked(case: Case, dims: Dims, batch: Mapping[str, object], source: str) -
         shape = arrays[name].shape
         if len(shape) != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, shape, strict=True)):
             known = ", ".join(f"{dim}={size}" for dim, size in sizes.items() if dim in declared.type.names)
-            raise _bad(
+            raise bad(
                 f"{source}: {name} has shape {shape}, declared is {declared.type}{f' with {known}' if known else ''}"
             )
-    return arrays
+    return arrays, sizes
 
 
 def _check_values(what: str, arrays: list[Array]) -> None:
@@ -216,7 +223,3 @@ def _sha(batches: list[Inputs]) -> str:
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
-
-
-def _bad(text: str) -> Stopped:
-    return Stopped("declare", "BadCalibration", f"calibration: {text}", "case")

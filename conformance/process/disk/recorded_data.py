@@ -144,11 +144,14 @@ def _of_folder(folder: Path, interface: Interface) -> RecordedSet:
 
 
 def _of_file(file: Path, interface: Interface) -> RecordedSet:
-    return _divided(str(file), _of_npz(file), interface)
+    return _divided(str(file), read_npz(file), interface)
 
 
-def _of_npz(file: Path) -> dict[str, Value]:
-    """Return the arrays of an ``.npz`` file. Nothing in it is executed, and none is unpacked that is too large."""
+def read_npz(file: Path) -> dict[str, Value]:
+    """Return the arrays of an ``.npz`` file. Nothing in it is executed, and none is unpacked that is too large.
+
+    Raises UserError for a file that cannot be read so.
+    """
     try:
         with zipfile.ZipFile(file) as packed:
             size = sum(one.file_size for one in packed.infolist())

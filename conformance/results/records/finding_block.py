@@ -40,7 +40,7 @@ MOST_CELLS = 4
 """Lines about cells in a block; ``conformance explain`` lists all."""
 _CHECKS = {"specials": "NaN and infinities", "fidelity": "cost of the precision"}
 _EXPORTERS = {"torchscript": "the TorchScript exporter", "dynamo": "the dynamo exporter"}
-_OWN_SAYING = ("case", "harness", "declaration", "reference")
+_OWN_SAYING = ("case", "preparation", "harness", "declaration", "reference")
 """Components of which everything that the record says belongs into the block: it is what to do."""
 
 
@@ -160,6 +160,7 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
         "precision": f"the conversion to {key.which} costs too much",
         "reference": "PyTorch itself is wrong",
         "case": "the file needs a change" if is_file_alone(record) else change,
+        "preparation": "the deployed preparation of the inputs is wrong",
         "harness": "a mistake in this suite",
         "declaration": "a declared failure does not happen any more",
     }

@@ -25,7 +25,7 @@ class Key(NamedTuple):
     """The fields by which findings differ."""
 
     component: str
-    """exporter, runtime, optimizer, precision, reference, case, harness, declaration, or open."""
+    """exporter, runtime, optimizer, precision, reference, case, preparation, harness, declaration, or open."""
     which: str
     """The name of the component: a runtime, an exporter, a precision; of the case's own code its folder; empty where
     it has none."""

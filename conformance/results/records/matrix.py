@@ -31,7 +31,10 @@ MEANINGS = {
     "·": "not a cell", "n": "a further check failed as declared", "N": "a further check is red",
 }  # fmt: skip
 """The meaning of the signs, in the order of a legend."""
-_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine, build, meaning"
+_FURTHER = (
+    "further checks: NaN and infinities, registration, cost of the precision, metric, preparation, engine, build, "
+    "meaning"
+)
 
 _COLUMNS = {
     "ts": "TorchScript", "dyn": "dynamo", "ref": "ONNX's evaluator",
@@ -192,8 +195,8 @@ def column(record: Told) -> Column:
 
 def sign(own: str | None, beside: str | None) -> str:
     """Return the sign of a cell by the status of its own check, and the worst of its further checks: specials,
-    registration, fidelity, engine, build, meaning. None stands for no check. What is red always shows; a further
-    check that was skipped, as where nothing could be said of NaN, takes nothing away from a pass."""
+    registration, fidelity, metric, preprocess, engine, build, meaning. None stands for no check. What is red always
+    shows; a further check that was skipped, as where nothing could be said of NaN, takes nothing away from a pass."""
     if beside in ("failed", "xpassed") and own not in ("failed", "xpassed"):
         return "N"
     if beside == "xfailed" and own in (None, "passed"):

@@ -141,8 +141,7 @@ class Verdict(Identity):
     worst: record_types.Worst | None = None
     """output, index, got, wanted, error, ratio (error / allowed, below 1 passes), rounding (error relative to what
     another order of the same sums explains), dims, `differ` (how many of how many values are wrong); of an output of
-    indices, which `got` and `wanted` are then, `looked_up`: what stands there (`got`, `wanted`, and `in`, what they
-    index)"""
+    indices, which `got` and `wanted` are then, `looked_up`: what stands there (`got`, `wanted`, `in` what)"""
     draw: record_types.Drawn | None = None
     """dims, regime, seed, index of the worst or failing example"""
     inputs: dict[str, str] = field(default_factory=dict)
@@ -162,7 +161,7 @@ class Diagnosis(Verdict):
     """Say why it failed, and what to do: all of it is found after the verdict, and none of it changes that."""
 
     fault: str | None = None
-    """exporter, runtime, precision, reference, case, harness, or null"""
+    """exporter, runtime, precision, reference, case, preparation, harness, or null"""
     place: record_types.Place | None = None
     """where the exception was raised, the process crashed, or the first of `own_code` is written: `file`, `line`, and
     whether that is the case's `own` Python; null where no line is known"""
@@ -293,6 +292,9 @@ class Measured(Diagnosis):
     engine the `command` of NVIDIA's trtexec that builds it again"""
     fidelity: record_types.Fidelity | None = None
     """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
+    metric: record_types.Scored | None = None
+    """of the check `metric`: score `before` (PyTorch) and `after`, `drop` in points, its `interval`, what is
+    `allowed`, how many `samples` there are and `changed`; of the ten that changed most (`flipped`) the scores"""
     conversion: dict[str, Any] | None = None
     """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
     engine: dict[str, object] | None = None
@@ -304,13 +306,11 @@ class Measured(Diagnosis):
     `line` of Python, whether this TensorRT only `lacks` the operator; `taken` names other models of the case that
     were tried and taken; `commands` of NVIDIA's tensorrt_rtx do the same builds"""
     latency: record_types.Latency | None = None
-    """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
-    host"""
+    """of a budget of time: budgets with ratio, interval and verdict, durations of both sides, throughput, the host"""
     seconds: dict[str, float] = field(default_factory=dict)
     """all that the cell took: by stage, and for reference, run, compare, coverage, locate, `second place` (looking
-    for it), `explain` (all of explaining, where that was done after the verdicts); `rest`, what else its
-    process did for it; `process`, what passed until its process ended or it had run again in a fresh one; `start`,
-    starting it"""
+    for it), `explain` (all of it, where that was done after the verdicts); `rest`, what else its process did for it;
+    `process`, what passed until its process ended or it had run again in a fresh one; `start`, starting it"""
     bundle: str | None = None
     """where the failing example lies, to be replayed without PyTorch"""
     bundle_libraries: list[str] = field(default_factory=list)

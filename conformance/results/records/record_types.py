@@ -114,6 +114,11 @@ Fidelity = TypedDict(
     },
     total=False,
 )
+Flipped = TypedDict("Flipped", {"sample": Required[int], "before": Measure, "after": Measure}, total=False)
+Scored = TypedDict("Scored", {
+    "of": Required[str], "before": Measure, "after": Measure, "drop": Measure, "interval": tuple[float, float],
+    "allowed": Measure, "samples": int, "changed": int, "flipped": list[Flipped],
+}, total=False)  # fmt: skip
 Vanished = TypedDict("Vanished", {"was": Scalar, "constant": Text, "node": Text, "operator": Text}, total=False)
 Beyond = TypedDict("Beyond", {
     "regime": Required[str], "output": Count, "of": list[Scalar] | None, "vanished": Vanished | None, "node": Text,

@@ -14,6 +14,7 @@ _WHO = {
     "precision": "the conversion to this precision",
     "reference": "PyTorch itself",
     "case": "the case",
+    "preparation": "the preparation of the inputs",
     "harness": "the harness",
 }
 

@@ -55,6 +55,7 @@ def name_of_finding(key: Key) -> str:
     component = {
         "exporter": f"the exporter {which}", "runtime": which, "optimizer": f"{which}'s optimizer",
         "precision": f"the conversion to {which}", "reference": "PyTorch itself", "case": "the case",
+        "preparation": "the preparation of the inputs",
         "harness": "the harness", "declaration": "a declared failure", "open": f"fault open {which}",
     }.get(key.component, key.component)  # fmt: skip
     about = {
