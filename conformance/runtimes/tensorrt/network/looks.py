@@ -18,6 +18,7 @@ from conformance.process.errors import or_else
 from conformance.runtimes import opener, registry
 from conformance.runtimes.inferred import without_weights
 from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.tensorrt.network.attribute_looks import check_attributes
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork
 from conformance.runtimes.tensorrt.network.plain_types import dtype_of
 
@@ -37,13 +38,14 @@ class UnreadInput(RuntimeError):
 
 
 def check_looks(network: ParsedNetwork, model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> None:
-    """Raise OtherOutputs, or UnreadInput."""
+    """Raise OtherOutputs, UnreadInput or UnreadAttribute."""
     if (said := next(other_outputs(network, read_graph(model)), None)) is not None:
         raise OtherOutputs(said)
     for name in network.unread_inputs():
         decides = functools.partial(_decides, model, libraries, inputs, name)
         if or_else(False, decides):  # so is a model that ONNX Runtime cannot run
             raise UnreadInput(f"no layer of TensorRT's network reads {name}, on which the model's outputs depend")
+    check_attributes(network, model, libraries, inputs)
 
 
 def other_outputs(network: ParsedNetwork, model: ModelProto) -> Iterator[str]:

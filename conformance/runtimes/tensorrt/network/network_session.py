@@ -17,13 +17,13 @@ import numpy as np
 from conformance.process.arrays import Array
 from conformance.process.errors import NoVerdict, Unavailable
 from conformance.runtimes.onnxgraph.mapped import read_graph
-from conformance.runtimes.tensorrt.build import UnsupportedModel, make_log, parse
+from conformance.runtimes.tensorrt.build import UnsupportedModel
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, UncoveredLayer
 from conformance.runtimes.tensorrt.network.looks import check_looks
-from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, read_network
+from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, parse_file
 from conformance.runtimes.tensorrt.network.plain_types import cast_to
-from conformance.runtimes.tensorrt.rtx import MODULE, absence, as_known
+from conformance.runtimes.tensorrt.rtx import MODULE, absence
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -93,13 +93,8 @@ def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False
     missing = absence()
     if missing is not None:
         raise Unavailable(missing)
-    trt = importlib.import_module(MODULE)
     try:
-        with as_known(trt):
-            log = make_log(trt)
-            log.forget()
-            builder = trt.Builder(log)
-            network = read_network(trt, parse(trt, log, builder, model))
+        network = parse_file(model)
     except UnsupportedModel as error:
         raise NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {error}") from None
     graph = read_graph(model).graph
@@ -113,7 +108,8 @@ def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False
         if {*odd} <= {f"__{name}" for name in known.intersection(outputs)}:
             raise NoVerdict(f"{said}; NVIDIA documents so of an input that is an output too")
         raise RenamedInput(said)
-    yield NetworkSession(network, str(trt.__version__), outputs, model, libraries)
+    version = str(importlib.import_module(MODULE).__version__)
+    yield NetworkSession(network, version, outputs, model, libraries)
 
 
 def _check_doubles(declared: Sequence[ValueInfoProto]) -> None:
