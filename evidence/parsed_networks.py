@@ -20,19 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import ROOT, Row, table
+from benchmarks.common import ROOT, Row, adopt_orphans, core_seconds, table
 from conformance.process.errors import NoVerdict, attempt, summarize
 from conformance.process.worker import aside
 from conformance.results.records.words import base_of
+from conformance.runtimes.tensorrt.network.attribute_looks import UnreadAttribute
 from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadInput, check_looks
 from conformance.runtimes.tensorrt.network.network_session import RenamedInput, open_network
+from evidence import parsed_jax
 from evidence.changed_networks import Planted, is_found, planted
 from evidence.counts import enough, none
 from evidence.parsed_outputs import SECONDS, compared
 from evidence.tensorrt_rtx import catalogue
 
 PAGE = ROOT / "docs" / "evidence" / "parsed-networks.md"
-_MADE = ("export", "convert")
+KEPT = ROOT / "reports" / "parsed-networks"
+"""The run of the catalogue, from which one that was cut off goes on."""
+_OWN = ("load", "run", "compare")
 _REFUSED, _NOT_COVERED = "which the check parse is about", "not written down here"
 _WORDS = ("right", "wrong", "not covered", "failed", "refused")
 
@@ -113,11 +117,11 @@ def _outcome(test: NodeTest, constants: Sequence[str]) -> Outcome:
         arrays = {name: np.asarray(value) for name, value in test.inputs.items()}
         got = attempt(functools.partial(_outputs, file, arrays))
         look = attempt(functools.partial(_look, file, arrays))
-    seen = str(look) if isinstance(look, OtherOutputs | UnreadInput) else ""
+    seen = str(look) if isinstance(look, OtherOutputs | UnreadInput | UnreadAttribute) else ""
     if isinstance(got, NoVerdict):
         words = {_REFUSED: "refused", _NOT_COVERED: "not covered"}
         return next((word for part, word in words.items() if part in str(got)), "failed"), str(got), seen
-    if isinstance(got, RenamedInput | OtherOutputs | UnreadInput):
+    if isinstance(got, RenamedInput | OtherOutputs | UnreadInput | UnreadAttribute):
         return "wrong", str(got), seen
     if isinstance(got, Exception):
         return "failed", summarize(got), seen
@@ -164,12 +168,18 @@ def rows(quick: bool) -> Iterator[Row]:
     yield none("of these, with the right values", seen.count("right"))
     faults = planted(quick)
     yield enough("planted faults that are found", sum(map(is_found, faults)), 57, f"of {len(faults)}")
+    if not quick:  # which would install JAX
+        yield from parsed_jax.rows()
     yield from _catalogue_rows(quick)
 
 
 @functools.cache
 def _records(quick: bool) -> list[dict[str, Any]]:
-    return catalogue(f"test_meaning{' and asinh' if quick else ''}")[0]
+    return catalogue(_cells(quick), None if quick else KEPT)[0]
+
+
+def _cells(quick: bool) -> str:
+    return f"test_meaning{' and asinh' if quick else ''}"
 
 
 def _catalogue_rows(quick: bool) -> Iterator[Row]:
@@ -184,11 +194,14 @@ def _catalogue_rows(quick: bool) -> Iterator[Row]:
     sound = [one for one in records if _became(one) in ("right", "accused")]
     wrongly = sum(_became(one) == "accused" for one in sound)
     yield none("sound models of the catalogue that are accused", wrongly, f"of {len(sound)}", len(sound))
-    spent = sum(
-        sum(one["seconds"].values()) - sum(one["seconds"].get(word, 0.0) for word in _MADE) for one in records
-    )
-    about = f"{len(records)} cells, summed; without exporting and converting"
-    yield Row("seconds of the catalogue", f"{spent:.0f} s", about, target="at most 30 s", met=spent <= 30)
+    adopt_orphans()
+    before = core_seconds()
+    again, seconds = catalogue(_cells(quick))
+    about = f"{len(again)} cells, the whole run; {core_seconds() - before:.0f} core-seconds"
+    yield Row("seconds of the catalogue, from the models and answers in the store", f"{seconds:.0f} s", about,
+              target="at most 30 s", met=seconds <= 30)  # fmt: skip
+    own = sum(one["seconds"].get(word, 0.0) for one in again for word in _OWN)
+    yield Row("of these, in parsing, computing and comparing networks", f"{own:.0f} s", "summed over its processes")
 
 
 def _became(record: Mapping[str, Any]) -> str:
@@ -222,6 +235,11 @@ def write(where: str) -> None:
             lacking="\n".join(f"| {_cell(text)} | {count} |" for text, count in lacking.most_common()),
             looks="\n".join(f"| {name} | {_cell(look)} |" for name, look in looks),
             planted="\n".join(map(_fault, planted(False))),
+            jax="\n".join(
+                f"| {name} | {word} | {_cell(said)} |"
+                for name, word, said in parsed_jax.by_jax()[1]
+                if word != "right"
+            ),
             catalogue="\n".join(f"| {case} | {why} | {count} |" for (case, why), count in sorted(wrong.items())),
             skipped="\n".join(f"| {word} | {why} | {count} |" for (word, why), count in sorted(open_.items())),
             where=where,
@@ -242,7 +260,7 @@ def _why(record: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "/")[:160]
+    return " ".join(text.replace("|", "/").split())[:160]
 
 
 TEXT = """# What TensorRT's parser makes of ONNX's own tests and of the catalogue
@@ -268,8 +286,7 @@ recorded outputs ([the check `meaning`](../tensorrt.md#without-a-gpu)). No kerne
 
 ## Looks without values
 
-What the sizes and dtypes of outputs, and inputs that no layer reads, say of the same networks. The values of
-test_quantizelinear_blocked_asymmetric fit the wrong dtype too.
+What the sizes and dtypes of outputs, and inputs that no layer reads, say of the same networks.
 
 | test | said |
 |---|---|
@@ -288,6 +305,15 @@ Skipped:
 | what | reason | models |
 |---|---|---|
 {skipped}
+
+## By a third exporter
+
+Small functions of JAX by jax2onnx, held against what JAX computes. *Unsound* is a model of which ONNX Runtime
+computes something else, or nothing.
+
+| function | became | said |
+|---|---|---|
+{jax}
 
 ## Planted faults
 

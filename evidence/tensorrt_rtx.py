@@ -152,15 +152,19 @@ def is_found(plant: Plant, trial: RtxTrial) -> bool:
     return any(one.code == plant.code for one in named)
 
 
-def catalogue(cells: str) -> tuple[list[dict[str, Any]], float]:
-    """Return the records of TensorRT for RTX in those cells of the shipped catalogue, and the seconds of that run."""
-    with tempfile.TemporaryDirectory(prefix="conformance-rtx-") as report:
-        chosen = ["-k", f"tensorrt-rtx and {cells}"]
+def catalogue(cells: str, kept: Path | None = None) -> tuple[list[dict[str, Any]], float]:
+    """Return the records of TensorRT for RTX in those cells of the shipped catalogue, and the seconds of that run. A
+    run that was cut off goes on from what is ``kept``."""
+    with tempfile.TemporaryDirectory(prefix="conformance-rtx-") as name:
+        report = kept or Path(name)
+        chosen = ["-k", f"tensorrt-rtx and {cells}", "--report", str(report)]
+        if (report / "records.jsonl").exists():
+            chosen += ["--reuse", str(report)]
         start = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "conformance", "--runtime", RTX, "-q", "--report", report, *chosen]
+        command = [sys.executable, "-m", "pytest", "conformance", "--runtime", RTX, "-q", *chosen]
         subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
         seconds = time.monotonic() - start
-        lines = (Path(report) / "records.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (report / "records.jsonl").read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines]
         return [record for record in records if record.get("runtime") == RTX], seconds
 

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -11,6 +12,7 @@ from benchmarks.common import HEAD
 from conformance.results.records.record import Record
 from evidence import findings, passes
 from evidence.coverage import page as coverage
+from evidence.parsed_outputs import compared
 from evidence.reduction import page as reduction
 from evidence.reduction import run as reducing
 from evidence.repairs import page as repairs
@@ -147,3 +149,9 @@ def test_a_page_has_a_line_for_what_was_found(page, outcomes, line, tmp_path, mo
     page.write("on a host")
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert HEAD in text and line in text and text.endswith("\non a host\n")
+
+
+def test_outputs_of_another_dtype_are_not_right_but_for_float64():
+    small, whole, double = np.ones(2, np.int8), np.ones(2, np.uint8), np.ones(2)
+    assert compared([small], [small]) == ("right", "") and compared([small], [whole]) == ("wrong", "int8 for uint8")
+    assert compared([double.astype(np.float32)], [double]) == ("right", "")

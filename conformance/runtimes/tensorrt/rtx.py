@@ -7,12 +7,13 @@ and it lacks some plugins and kernels that TensorRT has.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,21 @@ def absence() -> str | None:
         return "tensorrt-rtx is not installed (pip install 'onnx-export-conformance[tensorrt-rtx]')"
     found = attempt(lambda: importlib.import_module(MODULE))
     return f"tensorrt-rtx cannot be imported: {summarize(found)}" if isinstance(found, Exception) else None
+
+
+@contextlib.contextmanager
+def as_known(trt: ModuleType) -> Iterator[None]:
+    """Raise Unavailable where TensorRT for RTX lacks a name that is called here, or takes other arguments, as a
+    version may that nobody has tried with this package: no model is at fault for that."""
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        owner = getattr(error, "obj", None)
+        lacks = getattr(owner, "__name__", type(owner).__module__).startswith(MODULE)
+        if lacks or "incompatible function arguments" in str(error):  # the words of pybind11
+            text = f"tensorrt-rtx {getattr(trt, '__version__', '')} is not as 1.7.1, which is known here"
+            raise Unavailable(f"{text}: {summarize(error)}") from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -127,13 +143,15 @@ def _read(told: Mapping[str, Any]) -> RtxTrial:
 
 
 def _try(trt: ModuleType, model: Path, job: Job) -> RtxTrial:
-    log, version = make_log(trt), str(trt.__version__)
-    log.forget()
-    builder = trt.Builder(log)
+    version = str(trt.__version__)
     try:
-        network = parse(trt, log, builder, model)
-        if job.build is not None:
-            _build(trt, log, builder, network, job)
+        with as_known(trt):
+            log = make_log(trt)
+            log.forget()
+            builder = trt.Builder(log)
+            network = parse(trt, log, builder, model)
+            if job.build is not None:
+                _build(trt, log, builder, network, job)
     except UnsupportedModel as error:
         return RtxTrial(version, type(error).__name__, str(error), tuple(error.refusals))
     except ShapeInput as error:

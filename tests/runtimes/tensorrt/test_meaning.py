@@ -96,11 +96,23 @@ def test_a_model_that_the_parser_refuses_is_left_to_parse(bench):
     assert record.status == "skipped" and "which the check parse is about" in record.reason
 
 
-def test_a_layer_that_is_not_covered_accuses_nobody(bench, monkeypatch):
+@pytest.fixture
+def uncovered(monkeypatch):
+    """No activation can be computed here."""
     known = {kind: function for kind, function in evaluation.KINDS.items() if kind != "ACTIVATION"}
     monkeypatch.setattr(evaluation, "KINDS", known)
+
+
+def test_a_layer_that_is_not_covered_accuses_nobody(bench, uncovered):
+    body = SELU.replace("F.selu(x * 2)", "F.leaky_relu(x * 2, 0.2)")
+    record = bench.run_cell(bench.cell(body, **CHECK), examples=4)
+    assert record.status == "skipped" and record.reason.endswith("(ACTIVATION)")
+
+
+def test_but_for_an_attribute_of_which_the_parser_has_another_default(bench, uncovered):
     record = bench.run_cell(bench.cell(SELU, **CHECK), examples=4)
-    assert record.status == "skipped" and record.reason.endswith("is not written down here: layer n0 (ACTIVATION)")
+    assert verdict(record) == ("failed", "run", "UnreadAttribute", "runtime")
+    assert "of Selu is written out with ONNX's own default" in record.reason
 
 
 def test_its_examples_are_counted_apart_and_it_is_no_tensorrt(tmp_path):

@@ -2,6 +2,7 @@
 and what a change of the network shows."""
 
 import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from conformance.process.errors import NoVerdict
 from conformance.runtimes import outputs_of
 from conformance.runtimes.registry import LITERAL
 from conformance.runtimes.tensorrt.build import make_log, parse
+from conformance.runtimes.tensorrt.network import attribute_looks
+from conformance.runtimes.tensorrt.network.attribute_looks import UnreadAttribute
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
 from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadInput
@@ -236,6 +239,34 @@ def test_and_inputs_that_no_layer_reads(tmp_path, name, error):
     """Without a reader an input that decides nothing is no mistake."""
     with pytest.raises(error, match="no layer of TensorRT's network reads n" if name == "n" else "does not hold"):
         in_network(tmp_path, model_of(f"g {KEYS.format(name)}", 24))
+
+
+DRAWN = "(float[{0}] x) => (float[{0}] y) {{ u = RandomUniformLike(x)  a = {1}(x)  y = Add(a, u) }}"
+WIDE = """(float[1,2,4,4] x) => (float[1,8,2,2] y, float8e4m3fn[1,2,4,4] z) {{ y = {0}(x)
+    t = Constant<value=float[1] {{1e9}}>()  s = Mul(x, t)  z = Cast<to=17>(s) }}"""
+MODE = 'SpaceToDepth<blocksize=2, mode="{0}">'
+
+
+@real
+@pytest.mark.parametrize("text, opset, error, said", [
+    (DRAWN.format("4", "Selu"), 17, UnreadAttribute, "another where gamma of Selu is written out"),
+    (DRAWN.format("4", "Selu<alpha=1.67326, gamma=1.0507>"), 17, NoVerdict, "random values"),
+    (DRAWN.format("4", "LeakyRelu"), 17, NoVerdict, "random values"),
+    (DRAWN.format("0,5", "Trilu"), 17, NoVerdict, "random values"),
+    (WIDE.format(MODE.format("CRD")), 28, UnreadAttribute, "depends on mode of SpaceToDepth, on which the model's"),
+    (WIDE.format(MODE.format("DCR")), 28, NoVerdict, "does not hold"),
+])  # fmt: skip
+def test_and_attributes_that_no_layer_shows(tmp_path, text, opset, error, said):
+    """Of an output that has no values nothing is said."""
+    with pytest.raises(error, match=said):
+        in_network(tmp_path, model_of(f"g {text}", opset), LITERAL)
+
+
+@real
+def test_a_parser_that_ends_its_process_for_a_changed_model_accuses_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(attribute_looks, "_described", lambda file, model: os.abort())
+    with pytest.raises(NoVerdict, match="random values"):
+        in_network(tmp_path, model_of(f"g {DRAWN.format('4', 'Selu')}"), LITERAL)
 
 
 def test_a_kind_of_layer_that_is_not_known_is_named():

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from conformance.process.arrays import Array
+from conformance.process.errors import summarize
 from conformance.runtimes.tensorrt.network import attending, pointwise, reshaping, sampling, windows
-from conformance.runtimes.tensorrt.network.layer_call import LayerCall, UncoveredLayer
+from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, LayerCall, UncoveredLayer
 from conformance.runtimes.tensorrt.network.parsed_network import NetworkLayer, ParsedNetwork
 from conformance.runtimes.tensorrt.network.plain_types import cast_to, dtype_of
 
@@ -69,7 +70,7 @@ class NetworkEvaluator:
         self._owned: dict[int, frozenset[int]] = {}
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs by name. Raises UncoveredLayer, and what NumPy raises for arrays that do not fit."""
+        """Return the outputs by name. Raises UncoveredLayer and BrokenLayer."""
         with np.errstate(all="ignore"):
             values = self._values(self._network.outputs, self._begun(inputs))
         names = (self._network.tensors[tensor].name for tensor in self._network.outputs)
@@ -92,7 +93,10 @@ class NetworkEvaluator:
         scope = _Known(None)
         for tensor in self._network.inputs:
             about = self._network.tensors[tensor]
-            scope.put(tensor, cast_to(np.asarray(inputs[about.name]), about.dtype, self._single))
+            try:
+                scope.put(tensor, cast_to(np.asarray(inputs[about.name]), about.dtype, self._single))
+            except LookupError as error:
+                raise BrokenLayer(f"input {about.name}: {summarize(error)}") from error
         return scope
 
     def _values(self, wanted: Sequence[int], scope: _Known) -> list[Array]:
@@ -108,9 +112,21 @@ class NetworkEvaluator:
             if missing:
                 waiting += missing
                 continue
+            self._make(layer, scope)
+        return [self._known(tensor, scope) for tensor in wanted]
+
+    def _make(self, layer: NetworkLayer, scope: _Known) -> None:
+        """Compute a layer whose inputs are there. Raises UncoveredLayer, for a word of another version of TensorRT
+        too, and BrokenLayer."""
+        try:
             for made, value in zip(layer.outputs, self._compute(layer, scope), strict=True):
                 scope.put(made, cast_to(value, self._network.tensors[made].dtype, self._single))
-        return [self._known(tensor, scope) for tensor in wanted]
+        except (UncoveredLayer, BrokenLayer):
+            raise
+        except KeyError as error:
+            raise UncoveredLayer(layer, f"nothing is known of {error.args[0]}") from error
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            raise BrokenLayer(f"{layer}: {summarize(error)}") from error
 
     @staticmethod
     def _known(tensor: int, scope: _Known) -> Array:

@@ -20,6 +20,11 @@ class UncoveredLayer(NotImplementedError):
         self.kind, self.form = layer.kind, form
 
 
+class BrokenLayer(ValueError):
+    """A layer cannot be computed of the arrays that it is given, which the text says. Cause: the arrays do not fit
+    one another, or the layer is read wrongly here. Remedy: as for UncoveredLayer."""
+
+
 @dataclass(frozen=True)
 class LayerCall:
     """Hold a layer with the arrays that it reads, and the tensors that it makes."""

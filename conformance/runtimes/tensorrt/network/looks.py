@@ -18,6 +18,7 @@ from conformance.process.errors import or_else
 from conformance.runtimes import opener, registry
 from conformance.runtimes.inferred import without_weights
 from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.tensorrt.network.attribute_looks import check_attributes
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork
 from conformance.runtimes.tensorrt.network.plain_types import dtype_of
 
@@ -37,32 +38,40 @@ class UnreadInput(RuntimeError):
 
 
 def check_looks(network: ParsedNetwork, model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> None:
-    """Raise OtherOutputs, or UnreadInput."""
+    """Raise OtherOutputs, UnreadInput or UnreadAttribute."""
     if (said := next(other_outputs(network, read_graph(model)), None)) is not None:
         raise OtherOutputs(said)
     for name in network.unread_inputs():
         decides = functools.partial(_decides, model, libraries, inputs, name)
         if or_else(False, decides):  # so is a model that ONNX Runtime cannot run
             raise UnreadInput(f"no layer of TensorRT's network reads {name}, on which the model's outputs depend")
+    check_attributes(network, model, libraries, inputs)
 
 
 def other_outputs(network: ParsedNetwork, model: ModelProto) -> Iterator[str]:
-    """Say of each output how its dtype or a size differs from what the model declares and ONNX infers as well. Of
-    float64, which TensorRT makes float32 of, as NVIDIA documents, nothing is said of the dtype."""
+    """Say of each output how its dtype or a size differs from what ONNX infers of it. Of a file that contradicts
+    that nothing is said, as either may be wrong; nor of the dtype of float64, which TensorRT makes float32 of, as
+    NVIDIA documents."""
     import onnx
 
     def inferred() -> ModelProto:
         bare = without_weights(model)
-        return onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
+        infer = functools.partial(
+            onnx.shape_inference.infer_shapes, check_type=True, strict_mode=True, data_prop=True
+        )
+        infer(bare)  # raises where what is declared contradicts it
+        for output in bare.graph.output:  # whose size the file may declare where ONNX infers none
+            output.type.tensor_type.ClearField("shape")
+        return infer(bare)
 
-    known = or_else(None, inferred)  # where the file contradicts ONNX's inference, either may be wrong
+    known = or_else(None, inferred)
     made = {network.tensors[tensor].name: network.tensors[tensor] for tensor in network.outputs}
     for output in known.graph.output if known is not None else ():
         about, got = output.type.tensor_type, made.get(output.name)
         if got is None or not about.elem_type:
             continue
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(about.elem_type))
-        if dtype != np.float64 and dtype != dtype_of(got.dtype):
+        if dtype != np.float64 and dtype != or_else(dtype, functools.partial(dtype_of, got.dtype)):
             yield f"{output.name} is {got.dtype} in TensorRT's network, and {dtype} in the model"
         sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in about.shape.dim]
         shape = got.shape if about.HasField("shape") else None

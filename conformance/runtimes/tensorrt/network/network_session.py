@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.process.arrays import Array
-from conformance.process.errors import NoVerdict, Unavailable, summarize
+from conformance.process.errors import NoVerdict, Unavailable
 from conformance.runtimes.onnxgraph.mapped import read_graph
-from conformance.runtimes.tensorrt.build import UnsupportedModel, make_log, parse
+from conformance.runtimes.tensorrt.build import UnsupportedModel
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
-from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
+from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, UncoveredLayer
 from conformance.runtimes.tensorrt.network.looks import check_looks
-from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, read_network
+from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, parse_file
 from conformance.runtimes.tensorrt.network.plain_types import cast_to
 from conformance.runtimes.tensorrt.rtx import MODULE, absence
 
@@ -50,6 +50,11 @@ class NetworkSession:
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """Return the model's outputs. Where the evaluator cannot compute a layer, raises OtherOutputs or UnreadInput
         for what can be seen without values, else NoVerdict."""
+        names = [self.network.tensors[each].name for each in self.network.inputs]
+        if missing := [name for name in names if name not in inputs]:
+            raise NoVerdict(
+                f"the model has inputs that nothing is given for, so that it has no values: {', '.join(missing)}"
+            )
         with self._without_verdict(inputs):
             found = NetworkEvaluator(self.network).run(inputs)
         return [np.asarray(found[name]) for name in self._outputs]
@@ -73,11 +78,11 @@ class NetworkSession:
             check_looks(self.network, self._model, self._libraries, inputs)
             text = f"the meaning of a layer of TensorRT's network is not written down here: {error}"
             raise NoVerdict(text) from None
-        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            # arrays that do not fit one another: the parser made no network that can be computed, or its layers are
-            # read wrongly here. Nobody is accused of that, and the cell's values are not compared.
+        except BrokenLayer as error:
+            # the parser made no network that can be computed, or its layers are read wrongly here. Nobody is accused
+            # of that, and the cell's values are not compared.
             check_looks(self.network, self._model, self._libraries, inputs)
-            raise NoVerdict(f"TensorRT's network could not be computed in NumPy: {summarize(error)}") from error
+            raise NoVerdict(f"TensorRT's network could not be computed in NumPy: {error}") from error
 
 
 @contextlib.contextmanager
@@ -88,23 +93,23 @@ def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False
     missing = absence()
     if missing is not None:
         raise Unavailable(missing)
-    trt = importlib.import_module(MODULE)
-    log = make_log(trt)
-    log.forget()
-    builder = trt.Builder(log)
     try:
-        network = read_network(trt, parse(trt, log, builder, model))
+        network = parse_file(model)
     except UnsupportedModel as error:
         raise NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {error}") from None
     graph = read_graph(model).graph
     if not doubles:
         _check_doubles([*graph.input, *graph.output])
     known = {one.name for one in graph.input}
+    outputs = [output.name for output in graph.output]
     named = [network.tensors[tensor].name for tensor in network.inputs]
     if odd := [name for name in named if name not in known]:
-        raise RenamedInput(f"the parsed network calls an input {odd[0]}; the model's are {', '.join(sorted(known))}")
-    outputs = [output.name for output in graph.output]
-    yield NetworkSession(network, str(trt.__version__), outputs, model, libraries)
+        said = f"the parsed network calls an input {odd[0]}; the model's are {', '.join(sorted(known))}"
+        if {*odd} <= {f"__{name}" for name in known.intersection(outputs)}:
+            raise NoVerdict(f"{said}; NVIDIA documents so of an input that is an output too")
+        raise RenamedInput(said)
+    version = str(importlib.import_module(MODULE).__version__)
+    yield NetworkSession(network, version, outputs, model, libraries)
 
 
 def _check_doubles(declared: Sequence[ValueInfoProto]) -> None:

@@ -7,13 +7,17 @@ its kind's own properties until it is told its class.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from conformance.process.errors import attempt
+from conformance.runtimes.tensorrt.build import make_log, parse
+from conformance.runtimes.tensorrt.rtx import MODULE, as_known
 
 _WITHOUT_LAYERS = {"CONDITIONAL_INPUT": "iifconditionalinputlayer", "CONDITIONAL_OUTPUT": "iifconditionaloutputlayer"}
 """Kinds whose class is not called as they are."""
@@ -69,6 +73,17 @@ class ParsedNetwork:
         """List the inputs of the network that no layer reads and that are no output."""
         read = {tensor for layer in self.layers for tensor in layer.inputs} | {*self.outputs}
         return [self.tensors[tensor].name for tensor in self.inputs if tensor not in read]
+
+
+def parse_file(model: Path) -> ParsedNetwork:
+    """Return the network that the parser of TensorRT for RTX makes of a model. Raises UnsupportedModel, and
+    Unavailable for a version that is not known here."""
+    trt = importlib.import_module(MODULE)
+    with as_known(trt):
+        log = make_log(trt)
+        log.forget()
+        builder = trt.Builder(log)
+        return read_network(trt, parse(trt, log, builder, model))
 
 
 def read_network(trt: Any, network: Any) -> ParsedNetwork:

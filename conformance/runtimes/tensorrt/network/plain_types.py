@@ -20,11 +20,14 @@ FP8_MOST = 448.0
 
 
 def dtype_of(word: str, single: Any = np.float32) -> Any:
-    """Return the dtype that TensorRT calls ``word``; ``single`` is what holds its FLOAT."""
+    """Return the dtype that TensorRT calls ``word``; ``single`` is what holds its FLOAT. LookupError for one that
+    another version has more."""
     if word == "FLOAT":
         return np.dtype(single)
     if word in _PLAIN:
         return np.dtype(_PLAIN[word])
+    if word not in _OF_ML_DTYPES:
+        raise LookupError(f"nothing is known of the dtype {word}")
     others: Any = importlib.import_module("ml_dtypes")  # which onnx brings
     return np.dtype(getattr(others, _OF_ML_DTYPES[word]))
 

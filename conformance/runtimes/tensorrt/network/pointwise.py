@@ -152,7 +152,7 @@ def cumulative(call: LayerCall) -> Array:
 def normalization(call: LayerCall) -> Array:
     """Subtract the mean over the axes, or over each group of channels, and divide by the standard deviation."""
     x, axes, groups = call.wide(0), call.axes(), int(call.says("num_groups"))
-    parts = x.reshape(x.shape[0], groups, -1) if groups != 1 else x
+    parts = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups) if groups != 1 else x
     axes = (2,) if groups != 1 else axes
     spread = np.sqrt(parts.var(axis=axes, keepdims=True) + call.says("epsilon"))
     normal = ((parts - parts.mean(axis=axes, keepdims=True)) / spread).reshape(x.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def convolution(call: LayerCall) -> Array:
     before, after = _pads(call, x.shape[2:], spans, strides)
     x = _padded(x, before, after, 0.0)
     outer = [(size - span) // stride + 1 for size, span, stride in zip(x.shape[2:], spans, strides, strict=True)]
-    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     total = np.zeros((x.shape[0], groups, made // groups, *outer))
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, outer, strides, strict=True)
@@ -61,8 +62,8 @@ def convolution(call: LayerCall) -> Array:
 def _sums(kernel: Array, x: Array) -> Array:
     """Return for each group the sums of its channels by a kernel of [groups, outputs, channels]."""
     batch, groups, channels, *sizes = x.shape
-    sums = np.matmul(kernel, x.reshape(batch, groups, channels, -1))
-    return np.asarray(sums.reshape(batch, groups, -1, *sizes))
+    sums = np.matmul(kernel, x.reshape(batch, groups, channels, math.prod(sizes)))
+    return np.asarray(sums.reshape(batch, groups, kernel.shape[-2], *sizes))
 
 
 def _padded(x: Array, before: Sequence[int], after: Sequence[int], value: float) -> Array:
@@ -89,7 +90,7 @@ def deconvolution(call: LayerCall) -> Array:
         (size - 1) * stride + step * (width - 1) + 1
         for size, stride, step, width in zip(sizes, strides, steps, window, strict=True)
     ]
-    x = x.reshape(x.shape[0], groups, -1, *sizes)
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *sizes)
     total = np.zeros((x.shape[0], groups, made // groups, *whole))
     for place in itertools.product(*map(range, window)):
         ends = zip(place, steps, sizes, strides, strict=True)
