@@ -137,6 +137,8 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
         return f"a setting of {runtime} trades accuracy for speed"
     if saturates(record):
         return f"{runtime}'s 8-bit kernels saturate on this processor"
+    if record.conclusion == "unsaid":
+        return "ONNX does not say what is right, and nobody is to blame"
     exporter = _EXPORTERS.get(record.exporter, record.exporter)
     if record.shipped and key.component in ("exporter", "precision"):
         return f"{record.shipped} {'loses too much' if record.error == 'LowFidelity' else 'is wrong'}"
@@ -183,6 +185,8 @@ def _what(record: Record, key: Key) -> str:
     does = {"parsed": "becomes layers of another meaning", "parts": "computes other values than its inputs ask for"}
     if node and key.component == "runtime" and node["operator"] and node["how"] in does:
         return f"{node['operator']} {does[node['how']]}"
+    if node and node["how"] == "unsaid":
+        return f"{node['operator']}: {node.get('why')}"
     if node and node["how"] == "differs":
         return f"{node['operator']} {node.get('node')}: {node.get('why')}"
     if node and node["how"] == "refused":
@@ -281,11 +285,12 @@ def _input(record: Record) -> tuple[str, ...]:
 
 
 def _evidence(record: Record) -> tuple[str, ...]:
-    located = record.operator or {}
+    located, node = record.operator or {}, record.parts_at
     change = located.get("change")
+    said = str(node.get("why")) if node and node["how"] in ("differs", "unsaid") else None  # in the first sentence
     told = [
         *_witnesses(record),
-        *(conclusion(record) if not change else ()),  # a change that helps says more
+        *(text for text in (conclusion(record) if not change else ()) if not said or said not in text),
         *guilty_passes(record.optimizer, record),
         *([f"a change that makes it right: {change}"] if change else []),
         *([_TENSORS_ONLY] if located.get("how") in KEPT and record.exporter == "torchscript" else []),

@@ -149,7 +149,7 @@ def _component(record: Record) -> tuple[str, str]:
         return ("optimizer" if record.conclusion == "optimizer" else "runtime"), runtime
     if fault == "precision":
         return "precision", record.precision.partition("-")[0]
-    return (fault, "") if fault else ("open", runtime)
+    return (fault, "") if fault else ("open", "" if record.conclusion == "unsaid" else runtime)
 
 
 def _subject(record: Record, component: str) -> tuple[str, str]:
