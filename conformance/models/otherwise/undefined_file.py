@@ -197,13 +197,7 @@ class UndefinedInFile:
         rules, no others count."""
         self.rules: set[str] = set()
         self._session, self._seed, self._only = session, seed, only
-        self._quantizers = 0
-        """How many nodes have been asked about ties so far."""
-
-    @property
-    def most_equal(self) -> int:
-        """Return how many seeds show all: two for the ties of all quantizers, and two for those of each alone."""
-        return 2 * (1 + min(self._quantizers, _GROUPS)) if "tie" in self.rules else 1
+        self.most_equal, self._quantizers = 1, 0
 
     def __enter__(self) -> UndefinedInFile:
         self._session.noted = self
@@ -211,6 +205,8 @@ class UndefinedInFile:
 
     def __exit__(self, *raised: object) -> None:
         self._session.noted = None
+        if "tie" in self.rules:  # two seeds for the ties of all quantizers, and two for those of each alone
+            self.most_equal = 2 * (1 + min(self._quantizers, _GROUPS))
 
     def replaced(self, node: OpRun, compute: Compute, inputs: Sequence[Array], outputs: Outputs) -> Outputs:
         """Return the outputs of a node with others for those that are not defined."""

@@ -33,6 +33,7 @@ from conformance.results.records.testimony import (
     trade,
 )
 from conformance.results.records.text import align_of, element, output_named, replay_of
+from conformance.results.records.words import base_of
 
 LABEL = 12
 """Characters of the column of labels."""
@@ -145,7 +146,7 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
     if is_of_file(record) and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
     if record.compiled and key.component in ("runtime", "case", "precision"):
-        makes = f"the conversion to {key.which} makes what {runtime} does not take"
+        makes = f"the conversion to {base_of(record.precision)} makes what {runtime} does not take"
         return makes if key.component == "precision" else f"{runtime} does not take the model"
     if key.component == "exporter" and (record.operator or {}).get("how") in KEPT:
         return f"{'an exporter' if both else exporter} keeps what it saw for one example"
@@ -159,7 +160,7 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
         "exporter": stops if record.stage == "export" else wrong,
         "runtime": f"{f'the parser of {runtime}' if record.check == 'meaning' else runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
-        "precision": f"the conversion to {key.which} costs too much",
+        "precision": f"the conversion to {base_of(record.precision)} costs too much",
         "reference": "PyTorch itself is wrong",
         "case": "the file needs a change" if is_file_alone(record) else change,
         "harness": "a mistake in this suite",

@@ -67,7 +67,8 @@ def conclusion(record: Record) -> Iterator[str]:
     name = record.conclusion
     if name is not None:
         known = _CONCLUSIONS.get(name)  # another version's is no template
-        yield str(name) if known is None else known.format(runtime=record.runtime, right=right_one(record))
+        runtime = title(f"{record.runtime}")
+        yield str(name) if known is None else known.format(runtime=runtime, right=right_one(record))
 
 
 _OPTIMIZERS = {
