@@ -43,12 +43,10 @@ def unsaid(
     for other in others:
         parts = [part | (distances(*both) > 0) for part, *both in zip(parts, kept, other, strict=True)]
 
-    def settled(outputs: Sequence[Array], kinds: str) -> list[Array]:
-        each = zip(parts, wanted, outputs, strict=True)
-        return [np.where(part, due, one).astype(one.dtype) if one.dtype.kind in kinds else one
-                for part, due, one in each]  # fmt: skip
-
-    explains = right(settled(kept, "iu")) and right(settled(got, "fiu"))  # places have no NaN that could be kept
+    # places hold no NaN that could be kept, and the evaluator counts them in another way
+    keeping = [due if due.dtype.kind in "iu" else one for due, one in zip(wanted, kept, strict=True)]
+    settled = [np.where(part, due, one).astype(one.dtype) for part, due, one in zip(parts, wanted, got, strict=True)]
+    explains = right(keeping) and right(settled)
     return NodePlace(pool.name, pool.op_type, line_of(pool), "unsaid", why=_WHY) if explains else None
 
 
