@@ -21,7 +21,6 @@ from conformance.compare.tolerance import Comparison
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty, right_without_reuse
 from conformance.diagnose.nodes.node_walk import NodePlace, decided, walk
 from conformance.diagnose.nodes.other_runtime import Asked, ask
-from conformance.diagnose.nodes.unsaid import unsaid
 from conformance.process.arrays import Array, in_dtype_of
 from conformance.process.errors import Details, Stopped, or_else
 from conformance.process.worker import aside
@@ -59,6 +58,8 @@ class Suspect:
     """ONNX Runtime's session options."""
     computed: Callable[[Example, list[Array]], bool] = lambda *_: False
     """Whether PyTorch computes these values on its way through an example."""
+    unsaid: Callable[..., NodePlace | None] = lambda *_: None
+    """The node of which ONNX does not say what comes of NaN, as ``nodes.unsaid.unsaid`` finds it."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _unsaid(suspect: Suspect, example: Example, stop: Stopped) -> NodeByNode | N
 
     def asked() -> NodePlace | None:
         got = in_dtypes_of(example.wanted, session.run(example.inputs))  # here, as its threads are of this process
-        ask = partial(unsaid, suspect.model, example.inputs, got, example.wanted, right)
+        ask = partial(suspect.unsaid, suspect.model, example.inputs, got, example.wanted, right)
         return aside.ask(ask, WALK_SECONDS)
 
     place = or_else(None, asked)
