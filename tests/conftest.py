@@ -9,6 +9,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from conformance.diagnose.nodes.other_runtime import forget
 from conformance.process.worker.isolation import Worker
 from conformance.process.worker.warm import new_worker, prepare_process
 from conformance.runtimes import telemetry  # noqa: F401  # before a test imports onnxruntime
@@ -98,6 +99,12 @@ def one_thread() -> None:
 def bench(request: pytest.FixtureRequest, tmp_path: Path, store: Path) -> Bench:
     own = request.node.get_closest_marker("own_store")
     return Bench(tmp_path, tmp_path / "store" if own else store)
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """Runtimes of one test are others than those of another."""
+    forget()
 
 
 @pytest.fixture

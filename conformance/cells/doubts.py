@@ -89,8 +89,8 @@ def unmeant(red: RedCell) -> Unavailable | None:
     if fault_by_others(red) == "runtime":
         return None
     return NoVerdict(
-        f"what TensorRT's parser made of the model gives other values than PyTorch ({stop.error}), and no other "
-        "runtime shows that the model is right"
+        f"what TensorRT's parser made of the model gives other values than {red.of.run.reference.who} "
+        f"({stop.error}), and no other runtime shows that the model is right"
     )
 
 

@@ -71,7 +71,8 @@ def working_sizes(case: Case, said: Collection[str]) -> tuple[dict[str, str], li
                 text += f"; {TOGETHER}" if len(names) > 1 else ""
                 raise Stopped("run", "NoSize", text, "case")
             found = ranges(names, runs, deadline, middle)
-            stuck = [name for name in names if runs.why_not({**middle, name: middle[name] + 1}) is not None]
+            free_names = [name for name in names if name not in _of_given(case)]
+            stuck = [name for name in free_names if runs.why_not({**middle, name: middle[name] + 1}) is not None]
             found = widened(stuck, _axes(case), found, runs, middle)
             sure = not isinstance(session, ReferenceSession) and all(map(_says_no_size, case.says.inputs.values()))
 
@@ -87,6 +88,12 @@ def _says_no_size(declared: Input) -> bool:
     values = declared.values
     drawn = values is None or values.by_graph is not None
     return drawn and (declared.type.is_float or declared.type.dtype == "bool" or bool(declared.type.names))
+
+
+def _of_given(case: Case) -> set[str]:
+    """Return the dims of inputs whose values, one by one, somebody gives: other sizes would need other values."""
+    given = (each for each in case.says.inputs.values() if each.values and len(each.values.exactly or ()) > 1)
+    return {name for each in given for name in each.type.names}
 
 
 def _axes(case: Case) -> dict[str, int]:

@@ -18,6 +18,7 @@ from conformance.diagnose.nodes import loss, saturation, traded_accuracy
 from conformance.diagnose.nodes.blame import Inquiry, Suspect, find, outcome_of
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty, right_without_reuse
 from conformance.diagnose.nodes.other_runtime import ask
+from conformance.diagnose.nodes.unsaid import unsaid
 from conformance.diagnose.own_code import own_code
 from conformance.diagnose.remembered import remembering
 from conformance.diagnose.unproven import UNPROVEN, Ask
@@ -281,6 +282,6 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, e
     suspect = Suspect(
         run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
         lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,
-        lambda example, values: computes(run.reference, example.inputs, values),
+        lambda example, values: computes(run.reference, example.inputs, values), unsaid,
     )  # fmt: skip
     return find(suspect, example, stop)

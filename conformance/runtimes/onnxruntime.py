@@ -174,7 +174,8 @@ def _libraries() -> Iterator[mmap.mmap]:
 
 def _known_keys() -> list[str]:
     keys = re.compile(rb"(?:session|optimization|ep|mlas)\.[a-z0-9_]+(?:\.[a-z0-9_]+)*")
-    return sorted({match.decode() for library in _libraries() for match in keys.findall(library)})
+    found = {match.decode() for library in _libraries() for match in keys.findall(library)}
+    return sorted(key for key in found if not key.endswith((".h", ".cc")))  # names of source files
 
 
 @contextlib.contextmanager

@@ -424,3 +424,13 @@ def test_open_dims_of_a_file_that_onnx_runtime_does_not_take_are_tried_by_others
 
     monkeypatch.setattr(file_sizes, "open_unoptimized", lacking)
     assert file_sizes.working_sizes(case, ())[0] == {"n": sizes}
+
+
+@pytest.mark.parametrize("values, code", [("0,0,0,0", 5), ("0,1,2,3", 0)])
+def test_values_that_somebody_gives_are_no_reason_to_be_red_and_no_fault_of_the_file(tmp_path, capsys, values, code):
+    """Not where all are 0, of which nothing can be measured; and that they fit one size alone is not the file's."""
+    product = "net (float[n, 4] x) => (float[n, 3] y) { y = MatMul (x, w) }"
+    save(model_of(product, w=np.eye(4, 3, dtype=np.float32)), tmp_path / "net.onnx")
+    given = ["--input", f"x={values}", "--runtime", "onnxruntime", "--store", str(tmp_path / "store")]
+    assert main(["check", str(tmp_path / "net.onnx"), *given]) == code
+    assert "needs a change" not in (out := capsys.readouterr().out) and "not verified" not in out

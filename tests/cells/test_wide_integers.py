@@ -59,11 +59,15 @@ def test_a_file_without_floats_is_not_converted(bench, tmp_path):
     ("net (int64[n] x) => (float[n] y) { m = Sub (k, x) y = Cast <to = 1> (m) }", True),
     ("net (int64[n] x) => (int64[m] y) { s = Mul (x, k) y = Reshape (k, s) }", False),
     ("net (int64[n] x) => (float[n] y) { m = Add (x, k) y = Gather (t, m) }", False),
+    ("net (int64[n] x) => (float[n] y) { m = Mod (x, four) y = Gather (t, m) }", True),
+    ("net (int64[n] x) => (int64[n] y) { y = Div (x, k) }", True),
+    ("net (int64[n] x) => (int64[n] y) { y = CumSum (x, zero) }", True),
     ("net (int64[n] x) => (int64[n] y) { m = Add (x, k) f = Cast <to = 7> (m) y = Tile (k, f) }", False),
     ("net (int8[n] x) => (int8[n] y) { y = Add (x, x) }", False),
 ])  # fmt: skip
 def test_sizes_axes_and_indices_stay_small(tmp_path, text, wide):
-    save(model_of(text, **FACTOR, t=np.zeros(4, np.float32)), tmp_path / "net.onnx")
+    more = {"four": np.int64(4), "zero": np.int64(0)}
+    save(model_of(text, **FACTOR, t=np.zeros(4, np.float32), **more), tmp_path / "net.onnx")
     maker = Maker(load_case(tmp_path, "onnx: net.onnx"), lambda name: None)
     arrays = [maker(Draw({"n": 4}, regime, 0))["x"] for regime in (HUGE, "plain")]
     assert maker.has_huge() == wide and (np.abs(arrays[0].astype(int)).max() > 10**6) == wide

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.case.plan.catalogue import plan
 from conformance.diagnose.nodes.second_file import parting
+from conformance.results.records.finding_block import describe
 from conformance.results.records.findings import findings
 from tests.kit.cases import details, load_case
 from tests.kit.models import model_of
@@ -91,6 +92,23 @@ def test_inputs_in_another_order_are_told(tmp_path):
         files.append(tmp_path / f"{name}.onnx")
     found = parting(*files, [], values)
     assert found is not None and found.why == "its input 0 is z, in net.onnx a"
+
+
+RESHAPED = """net (float[2,3,4] x) => (float[a,2] y)
+    { t = Reshape (x, s) [pairs] r = Reshape (%s, p) y = ReduceMean <axes = [1], keepdims = 0> (r) }"""
+
+
+def test_an_input_of_another_tensor_is_one_finding_with_the_shapes_that_are_refused_for_it(bench, tmp_path):
+    """The node of that name is meant, though another one of the first file reads what it reads."""
+    sizes = {"s": np.array([6, 4]), "p": np.array([0, 2, -1])}
+    for name, read in (("net", "t"), ("second", "x")):
+        onnx.save(model_of(RESHAPED % read, 17, **sizes), tmp_path / f"{name}.onnx")
+    body = BODY.replace("dims: {n: 1..5}\n", "")
+    records = [bench.run_cell(cell, examples=2) for cell in plan(load_case(tmp_path, body))]
+    red = [record for record in records if record.status == "failed" and record.precision == "fp32"]
+    (found,) = findings(red)
+    assert {record.check for record in red} == {"export", "accuracy"}
+    assert describe(found).what == "Reshape pairs: its input 0 is x, in net.onnx t"
 
 
 BODY = """

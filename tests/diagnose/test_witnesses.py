@@ -314,3 +314,30 @@ def test_a_witness_is_asked_under_its_own_environment_and_leaves_that_of_the_pro
         OPENVINO: [True], UNOPTIMIZED: [False],
     }  # fmt: skip
     assert name not in os.environ
+
+
+def test_the_same_question_is_asked_once_and_another_runtime_option_or_input_anew(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(other_runtime, "answered", lambda question: asked.append(1) or question())
+    onnx.save(model_of("g (float[3] x) => (float[3] y) { y = Sin (x) }", 17), tmp_path / "net.onnx")
+    x, z = np.float32([1, 2, 3]), np.float32([1, 2, 4])
+
+    def ask(values, runtime=UNOPTIMIZED, config=None):
+        return other_runtime.ask(runtime, tmp_path / "net.onnx", [], {"x": values}, config).outputs[0]
+
+    first = ask(x)
+    first[:] = 7  # which is the caller's own
+    assert np.allclose(ask(x), np.sin(x)) and len(asked) == 1
+    ask(z), ask(x, REFERENCE), ask(x, "onnxruntime"), ask(x, "onnxruntime", {"session.set_denormal_as_zero": "1"})
+    assert len(asked) == 5
+    onnx.save(model_of("g (float[3] x) => (float[3] y) { y = Cos (x) }", 17), tmp_path / "net.onnx")
+    assert np.allclose(ask(x), np.cos(x)) and len(asked) == 6
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(tmp_path, monkeypatch):
+    onnx.save(model_of("g (float[3] x) => (float[3] y) { y = Sin (x) }", 17), tmp_path / "net.onnx")
+    monkeypatch.setattr(other_runtime, "answered", lambda question: other_runtime.Asked(None, "lost", "SIGSEGV"))
+    x = {"x": np.float32([1, 2, 3])}
+    assert other_runtime.ask(UNOPTIMIZED, tmp_path / "net.onnx", [], x).answer == "lost"
+    monkeypatch.undo()
+    assert other_runtime.ask(UNOPTIMIZED, tmp_path / "net.onnx", [], x).answer == "runs"

@@ -38,6 +38,11 @@ OPEN: dict[str, tuple[str, Any, tuple[int, int], tuple[int, int]]] = {
         "{ t = Relu (x)  u = Clip (t, least)  y = Reciprocal (u) }",
         [-0.0, 0.0, 2.0], (0, 0), (0, 1),
     ),
+    "tie": (
+        "(float[3] x) => (uint8[3] y) <float s = {0.5}, uint8 z = {3}> { y = QuantizeLinear (x, s, z) }",
+        [1.25, 2.5, 4.0], (0, 0), (0, 1),
+    ),
+    "pool": (POOLED, [[[[NAN, 1.0, 3.0, 4.0], [0.5, 0.0, 2.0, 1.0]]]], (0, 0), (0, 1)),
     "ties": (POOLED, [[[[1.0, 1.0, 3.0, 4.0], [0.5, 0.0, 2.0, 1.0]]]], (1, 0), (1, 1)),
 }  # fmt: skip
 """By rule the graph, its input, and two places, each as output and index: one that is open, and one that is not."""

@@ -6,6 +6,8 @@ import pytest
 from onnx import numpy_helper, parser
 
 from conformance.case.plan.catalogue import plan
+from conformance.front.cli import main
+from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile
 from tests.kit.cases import PASSED, load_case, say, verdict
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
@@ -43,3 +45,29 @@ def test_a_step_everywhere_is_one(bench, tmp_path, kind):
     with wrong_runtime(lambda _, outputs: [outputs[0] + np.float32(0.1)], *ANY_OPTIMIZER):
         record = of_onnxruntime(bench, tmp_path, quantized_model(kind, 17))
     assert verdict(record)[:3] == ("failed", "compare", "WrongValue"), record.reason
+
+
+LEAKY = ("x0", "[n, 8]", "[n, 8]", "x2 = LeakyRelu <alpha=0.5> (x1)", 2)
+
+
+@pytest.mark.parametrize("kind", [POOLED, LEAKY], ids=["pooled", "leaky"])
+def test_nor_is_it_where_the_file_is_compared_in_decibels(tmp_path, capsys, kind):
+    """Sums that nearly cancel come to a tie up to what float32 makes of their terms, and each quantizer by itself."""
+    onnx.save(quantized_model(kind, 17), tmp_path / "net.onnx")
+    given = ["check", str(tmp_path / "net.onnx"), "--runtime", "onnxruntime", "--store", str(tmp_path / "store")]
+    code, out = main(given), capsys.readouterr().out
+    assert code == 0 and "right: onnxruntime in int8" in out, out
+
+
+def test_a_runtime_that_parts_at_one_quantizer_is_met_and_another_step_is_none(tmp_path):
+    """Of the mean of 0, 7, -13 and 4 steps, -0.5, either neighbour is right, and no other."""
+    session = OpenSession(quantized_model(POOLED, 17))
+    x = {"x0": np.float32([[[[0, 0.7], [-1.3, 0.4]], [[0.1, 0.1], [0.1, 0.1]]]])}
+    right = session.run(x)[0]
+    with UndefinedInFile(session, None) as noted:
+        session.run(x)
+    found = set()
+    for seed in range(noted.most_equal):
+        with UndefinedInFile(session, seed):
+            found.add(tuple(np.round(session.run(x)[0].reshape(-1) * 10).tolist()))
+    assert noted.rules == {"tie"} and found == {(0, 1), (-1, 1)} and right.shape == (1, 2, 1, 1)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from conformance.diagnose.nodes.other_runtime import forget
 from tests.plants.edits import Edit
 from tests.plants.plant import Planted, Planting
 
@@ -16,7 +17,9 @@ from tests.plants.plant import Planted, Planting
 def planted(*plantings: Planting) -> Iterator[None]:
     """Hold defects inside the block, each of which has to be met there."""
     met = [Planted() for _ in plantings]
+    forget()
     with contextlib.ExitStack() as stack:
+        stack.callback(forget)
         for planting, times in zip(plantings, met, strict=True):
             stack.enter_context(planting(times))
         yield

@@ -17,6 +17,7 @@ from typing import Any
 
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
+from conformance.diagnose.nodes.other_runtime import forget
 from conformance.extras.mutants.study import hasty_worker
 from conformance.process.worker.isolation import Death, Worker
 from conformance.process.worker.warm import new_worker
@@ -133,6 +134,7 @@ def run_planted(progress: Any, cell: Cell, settings: Settings, key: tuple[str, s
     """In a worker: the record of a cell with the plant of that table and name, or without any."""
     from conformance.cells.red import explain_cell
 
+    forget()
     with planting(key) as planted:
         record = explain_cell(progress, cell, settings)
     return record, planted.times > 0

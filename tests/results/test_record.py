@@ -139,7 +139,7 @@ EXPLAINED = {
     "a runtime of another version: agrees with PyTorch": record(
         witnesses=[{"runtime": "a runtime of another version", "answer": "agrees"}]
     ),
-    "so the model is right, and onnxruntime's graph optimizer breaks it": record(conclusion="optimizer"),
+    "so the model is right, and ONNX Runtime's graph optimizer breaks it": record(conclusion="optimizer"),
     "passes A and B of ONNX Runtime's optimizer, from level basic on: the model runs without these, and "
     "wrong with any one of them": record(optimizer={"of": "onnxruntime", "level": "basic", "passes": ["A", "B"]}),
     "pass A of ONNX Runtime's optimizer: the model runs without it; by itself it breaks nothing": record(

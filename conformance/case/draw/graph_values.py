@@ -73,7 +73,7 @@ class GraphValues:
 
     def may_be_wide(self, name: str) -> bool:
         """Return whether whole numbers may be as large as their type holds: all that is computed of them is numbers,
-        too, up to where they become floats, and no size, axis or index."""
+        too, up to where they become floats, or what is left of a division, and no size, axis or index."""
         readers: dict[str, list[NodeProto]] = {}
         for node in nodes(self._model.graph):
             if next(inside(node), None) is not None:  # what a body makes of a value is not followed
@@ -87,7 +87,8 @@ class GraphValues:
                 places = WIDE.get(node.op_type, ()) if node.domain in OWN else ()
                 if any(read == each and place not in places for place, read in enumerate(node.input)):
                     return False
-                if not (node.op_type == "Cast" and _to_float(node)):
+                ends = node.op_type == "Mod" or (node.op_type == "Cast" and _to_float(node))
+                if not ends:
                     left += (output for output in node.output if output not in seen)
         return self.are_numbers(name)
 

@@ -128,9 +128,10 @@ NUMBERS: Mapping[str, frozenset[int]] = {
 
 WIDE: Mapping[str, frozenset[int]] = {
     **{name: NUMBERS[name] for name in (
-        "Abs", "Add", "Cast", "Concat", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual",
-        "MatMul", "Max", "Min", "Mul", "Neg", "ReduceMax", "ReduceMin", "ReduceSum", "Reshape", "Sign", "Squeeze",
-        "Sub", "Sum", "Transpose", "Unsqueeze", "Where",
+        "Abs", "Add", "Cast", "Concat", "CumSum", "Div", "Equal", "Expand", "Flatten", "Gather", "Greater",
+        "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "MatMul", "Max", "Min", "Mod", "Mul", "Neg", "ReduceMax",
+        "ReduceMin", "ReduceSum", "Reshape", "Sign", "Slice", "Split", "Squeeze", "Sub", "Sum", "Tile", "Transpose",
+        "Unsqueeze", "Where",
     )},
 }  # fmt: skip
 """The same for numbers of any size."""

@@ -19,7 +19,7 @@ import numpy as np
 from conformance.case.draw.example import Example, given
 from conformance.compare.tolerance import Comparison
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty, right_without_reuse
-from conformance.diagnose.nodes.node_walk import decided, walk
+from conformance.diagnose.nodes.node_walk import NodePlace, decided, walk
 from conformance.diagnose.nodes.other_runtime import Asked, ask
 from conformance.process.arrays import Array, in_dtype_of
 from conformance.process.errors import Details, Stopped, or_else
@@ -58,6 +58,8 @@ class Suspect:
     """ONNX Runtime's session options."""
     computed: Callable[[Example, list[Array]], bool] = lambda *_: False
     """Whether PyTorch computes these values on its way through an example."""
+    unsaid: Callable[..., NodePlace | None] = lambda *_: None
+    """The node of which ONNX does not say what comes of NaN, as ``nodes.unsaid.unsaid`` finds it."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
     """Run a failing example of an exported model elsewhere, as far as that shows who is at fault."""
     failure = UnexplainedFailure(stop.stage, None, suspect.runtime, special=is_special(example, stop))
     inquiry = Inquiry(failure, (*collect(suspect, example, stop),))
+    if (nowhere_said := _unsaid(suspect, example, stop)) is not None:
+        return inquiry.plus(nowhere_said)
     if inquiry.explained().conclusion in ("differ", "nobody") and suspect.own_code():
         inquiry = dataclasses.replace(inquiry, failure=dataclasses.replace(failure, own_code=True))
     found = inquiry.explained()
@@ -120,6 +124,24 @@ def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop:
 
     special = is_special(example, stop) and not suspect.own_code()
     return decided(walked, fails, stop.stage, partial(suspect.computed, example), special=special)
+
+
+def _unsaid(suspect: Suspect, example: Example, stop: Stopped) -> NodeByNode | None:
+    """Return the node of which ONNX does not say what comes of NaN, where nothing else is wrong."""
+    session = suspect.session
+    if session is None or stop.error not in ("WrongNaN", "WrongInf", "WrongValue") or not is_special(example, stop):
+        return None
+
+    def right(outputs: list[Array]) -> bool:
+        return suspect.judged(example, in_dtypes_of(example.wanted, outputs)).verdict != "failed"
+
+    def asked() -> NodePlace | None:
+        got = in_dtypes_of(example.wanted, session.run(example.inputs))  # here, as its threads are of this process
+        ask = partial(suspect.unsaid, suspect.model, example.inputs, got, example.wanted, right)
+        return aside.ask(ask, WALK_SECONDS)
+
+    place = or_else(None, asked)
+    return None if place is None else NodeByNode("unsaid", place.as_dict())
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:

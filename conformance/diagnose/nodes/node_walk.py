@@ -59,9 +59,9 @@ class NodePlace:
     line: str | None
     how: str
     """``parts``: another computes other values; ``alike``: one that may share a mistake computes the same; ``open``:
-    nobody else computes it; ``breaks``: its inputs break the
-    rules of its operator; ``stops``: ONNX Runtime stops there; ``invalid``: no node, but the model as a whole is
-    refused by ONNX's own checks."""
+    nobody else computes it; ``breaks``: its inputs break the rules of its operator; ``unsaid``: ONNX has no rule for
+    them; ``stops``: ONNX Runtime stops there; ``invalid``: no node, but the model as a whole is refused by ONNX's own
+    checks."""
     by: str | None = None
     """The runtime that computes other values."""
     why: str | None = None

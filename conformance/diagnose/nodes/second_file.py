@@ -131,10 +131,22 @@ def _counterpart(one: FileTensors, other: FileTensors, node: NodeProto, same: Ma
     named = next((one.graph.node_of(name) for name in node.output if one.graph.node_of(name) is not None), None)
     inputs = {same[name] for name in other.computed(node) if name in same}
     found = [each for each in one.graph.nodes if inputs and inputs & {*each.input}]
-    if named is not None and (not inputs or named in found):
+    if named is not None and (not inputs or named in found or _differs_by_inputs(one, other, node, named)):
         return named
     found.sort(key=lambda each: (operator_of(each) != operator_of(node), -len(inputs & {*each.input})))
     return found[0] if found else None
+
+
+def _differs_by_inputs(one: FileTensors, other: FileTensors, node: NodeProto, like: NodeProto) -> bool:
+    """Return whether two nodes of one name and output are the same but for the tensors that they compute of."""
+    own, theirs = ({each.name: plain(each) for each in each_of.attribute} for each_of in (node, like))
+    weights = zip(node.input, like.input, strict=False)
+    return (
+        (node.name, operator_of(node), len(node.input)) == (like.name, operator_of(like), len(like.input))
+        and own.keys() == theirs.keys()
+        and all(_equal(own[name], theirs[name]) for name in own)
+        and all(_equal(other.constants.get(name), one.constants.get(known)) for name, known in weights)
+    )
 
 
 def _of_weight(got: Array, wanted: Array, called: str) -> str | None:

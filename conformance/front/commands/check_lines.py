@@ -110,13 +110,16 @@ def _of_others(cost: Fidelity) -> str:
 
 def describe_summary(records: Sequence[Record]) -> Iterator[str]:
     """Tell the cost of each precision, the time of an example in each runtime, and what only was built."""
+    seconds = {record.shipped for record in records if record.precision == "fp32"}  # which the suite converts
     for record in records:
         cost, conversion = record.fidelity or {}, record.conversion or {}
         sqnr, changed = cost.get("sqnr"), conversion.get("changed") or []
         if sqnr is not None:
             what = "the file's own meaning" if record.shipped is None else f"{record.meaning}"
             more = "" if record.shipped is None else _of_others(cost)
-            yield f"{record.shipped or record.precision} against {what}: {float(sqnr):.1f} dB SQNR{more}"
+            whose = record.shipped or record.precision
+            made = f" in {record.precision}" if record.shipped in seconds and record.shipped else ""
+            yield f"{whose}{made} against {what}: {float(sqnr):.1f} dB SQNR{more}"
         if changed and record.check == "fidelity":
             what = "a weight that stays in float32 has" if len(changed) == 1 else "weights that stay in float32 have"
             yield f"{what} other values than in the original: {', '.join(map(str, changed))}"

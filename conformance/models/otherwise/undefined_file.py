@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Marks = Iterator[tuple[int, Array]]
 """The outputs of a node, by number, with a mask of what is not defined in each."""
+_NEAR = 4 * float(np.finfo(np.float32).eps)
+"""The relative distance at which float32 may take a value for another, as an overlap for the threshold."""
 
 _NO_NAN = ("float4", "float6")
 """The beginnings of the names of float types that have no NaN."""
@@ -43,12 +45,49 @@ def _no_integer(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) 
 
 def _no_quantum(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
     """Yield where the quotient that is to be quantized is NaN; larger ones saturate."""
-    if outputs[0].dtype.kind in "iu" and inputs[0].dtype.kind == "f":
-        scale, axis = inputs[1], getattr(node, "axis", None)
-        if scale.ndim == 1 and scale.size > 1 and inputs[0].ndim:
-            scale = scale.reshape([-1 if dim == (axis or 0) % inputs[0].ndim else 1 for dim in range(inputs[0].ndim)])
-        if scale.ndim in (0, inputs[0].ndim) or scale.size == 1:
-            yield 0, np.broadcast_to(np.isnan(inputs[0] / scale), outputs[0].shape)
+    if outputs[0].dtype.kind in "iu" and (quotient := _quotient(node, inputs)) is not None:
+        yield 0, np.broadcast_to(np.isnan(quotient), outputs[0].shape)
+
+
+def _quotient(node: OpRun, inputs: Sequence[Array]) -> Array | None:
+    """Return what a quantizer rounds, in float64; None where its scales are of blocks."""
+    value, scale = inputs[0], _per_channel(node, inputs[1], inputs[0].ndim)
+    if value.dtype.kind != "f" or not (scale.ndim in (0, value.ndim) or scale.size == 1):
+        return None
+    return np.asarray(value.astype(np.float64) / scale.astype(np.float64))
+
+
+def _per_channel(node: OpRun, numbers: Array, dims: int) -> Array:
+    """Return a quantizer's scale or zero point as it meets values of so many dims."""
+    if numbers.ndim != 1 or numbers.size < 2 or not dims:
+        return numbers
+    return numbers.reshape([-1 if dim == (getattr(node, "axis", None) or 0) % dims else 1 for dim in range(dims)])
+
+
+def _between_steps(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
+    """Yield quotients that lie between two steps, up to what float32 makes of sums of values as large as the type
+    holds."""
+    quotient = _quotient(node, inputs)
+    if outputs[0].dtype.kind in "iu" and quotient is not None:
+        limits = np.iinfo(outputs[0].dtype)
+        apart = np.abs(quotient - np.floor(quotient) - 0.5)
+        yield 0, np.broadcast_to(apart <= _NEAR * (limits.max - limits.min), outputs[0].shape)
+
+
+def _other_step(node: OpRun, inputs: Sequence[Array], output: Array, seed: int) -> Array:
+    """Return what a quantizer gives where all that lies between two steps goes up, or down."""
+    quotient, limits = _quotient(node, inputs), np.iinfo(output.dtype)
+    assert quotient is not None
+    zero = 0.0 if len(inputs) < 3 or inputs[2] is None else _per_channel(node, inputs[2], quotient.ndim)
+    steps = np.nan_to_num(np.floor(quotient)) + seed % 2
+    return np.clip(steps + zero, limits.min, limits.max).astype(output.dtype)
+
+
+def _nan_in_window(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array], compute: Compute) -> Marks:
+    """Yield the largest values of windows that hold a NaN, of which ONNX says nothing, and their places."""
+    if inputs[0].dtype.kind == "f" and np.isnan(inputs[0]).any():
+        holds = compute(np.isnan(inputs[0]).astype(inputs[0].dtype))[0] > 0
+        yield from ((number, holds) for number, output in enumerate(outputs) if output is not None)
 
 
 def _all_zeros(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array]) -> Marks:
@@ -126,39 +165,39 @@ def _other_boxes(inputs: Sequence[Array], compute: Compute) -> Iterator[Outputs]
     yield (np.where(np.arange(3) == 2, boxes.shape[1] - 1 - chosen, chosen),)
 
 
-_NEAR = 4 * float(np.finfo(np.float32).eps)
-"""The relative distance at which float32 may take an overlap for the threshold."""
-
-
-RULES: Mapping[str, tuple[str, Callable[..., Iterator[Any]]]] = {
-    "Cast": ("cast", _no_such_number),
-    "CastLike": ("cast", _no_such_number),
-    "QuantizeLinear": ("quantizer", _no_quantum),
-    "Clip": ("zeros", _either_zero),
-    "DynamicQuantizeLinear": ("no range", _all_zeros),
-    "Scatter": ("written twice", _written_twice),
-    "ScatterElements": ("written twice", _written_twice),
-    "ScatterND": ("written twice", _written_twice),
-    "Max": ("zeros", _either_zero),
-    "MaxPool": ("ties", _equal_maxima),
-    "Min": ("zeros", _either_zero),
-    "ReduceMean": ("order", _added),
-    "ReduceSum": ("order", _added),
-    "Relu": ("zeros", _either_zero),
-    "NonMaxSuppression": ("overlap", _other_boxes),
+RULES: Mapping[str, Mapping[str, Callable[..., Iterator[Any]]]] = {
+    "Cast": {"cast": _no_such_number},
+    "CastLike": {"cast": _no_such_number},
+    "QuantizeLinear": {"quantizer": _no_quantum, "tie": _between_steps},
+    "Clip": {"zeros": _either_zero},
+    "DynamicQuantizeLinear": {"no range": _all_zeros},
+    "Scatter": {"written twice": _written_twice},
+    "ScatterElements": {"written twice": _written_twice},
+    "ScatterND": {"written twice": _written_twice},
+    "Max": {"zeros": _either_zero},
+    "MaxPool": {"ties": _equal_maxima, "pool": _nan_in_window},
+    "Min": {"zeros": _either_zero},
+    "ReduceMean": {"order": _added},
+    "ReduceSum": {"order": _added},
+    "Relu": {"zeros": _either_zero},
+    "NonMaxSuppression": {"overlap": _other_boxes},
 }
-"""By operator the name of the rule, as ``results.records.details`` words it, and what finds where it holds."""
+"""By operator the names of rules, as ``results.records.details`` words them, and what finds where each holds."""
+_GROUPS = 15
+"""Into how many groups the quantizers of a file fall, of which one at a time has its ties go another way."""
+_ASKING = (_equal_maxima, _nan_in_window)
+"""Those that have the node compute something else."""
 
 
 class UndefinedInFile:
     """A context in which a session gives other values for what is not defined; which rules that is by is noted."""
 
-    most_equal = 1
-
-    def __init__(self, session: OpenSession, seed: int | None) -> None:
-        """Without a ``seed`` it only notes the rules, and leaves the results as they are."""
+    def __init__(self, session: OpenSession, seed: int | None, only: Collection[str] = ()) -> None:
+        """Without a ``seed`` it only notes the rules, and leaves the results as they are; with ``only`` some names of
+        rules, no others count."""
         self.rules: set[str] = set()
-        self._session, self._seed = session, seed
+        self._session, self._seed, self._only = session, seed, only
+        self.most_equal, self._quantizers = 1, 0
 
     def __enter__(self) -> UndefinedInFile:
         self._session.noted = self
@@ -166,23 +205,40 @@ class UndefinedInFile:
 
     def __exit__(self, *raised: object) -> None:
         self._session.noted = None
+        if "tie" in self.rules:  # two seeds for the ties of all quantizers, and two for those of each alone
+            self.most_equal = 2 * (1 + min(self._quantizers, _GROUPS))
 
     def replaced(self, node: OpRun, compute: Compute, inputs: Sequence[Array], outputs: Outputs) -> Outputs:
         """Return the outputs of a node with others for those that are not defined."""
-        name, marks = RULES[node.op_type]
-        if marks is _other_boxes:
-            others = [other for other in marks(inputs, compute) if not np.array_equal(other[0], outputs[0])]
-            self.rules |= {name} if others else set()
-            return outputs if self._seed is None or not others else tuple(others[self._seed % len(others)])
         changed = list(outputs)
-        more = (compute,) if marks is _equal_maxima else ()
-        for number, mask in marks(node, inputs, outputs, *more):
-            if mask.any():
-                self.rules.add(name)
-                if self._seed is not None:
-                    other = -outputs[number] if name == "zeros" else _filled(outputs[number], self._seed)
-                    changed[number] = np.where(mask, other, outputs[number])
+        for name, marks in RULES[node.op_type].items():
+            if self._only and name not in self._only:
+                continue
+            if marks is _other_boxes:
+                others = [other for other in marks(inputs, compute) if not np.array_equal(other[0], outputs[0])]
+                self.rules |= {name} if others else set()
+                return outputs if self._seed is None or not others else tuple(others[self._seed % len(others)])
+            if name == "tie" and not self._takes_turn():
+                continue
+            for number, mask in marks(node, inputs, outputs, *((compute,) if marks in _ASKING else ())):
+                if mask.any():
+                    self.rules.add(name)
+                    if self._seed is not None:
+                        other = self._other(name, node, inputs, outputs[number])
+                        changed[number] = np.where(mask, other, changed[number])
         return tuple(changed)
+
+    def _takes_turn(self) -> bool:
+        """Return whether the ties of this quantizer go another way by this seed: a runtime may part at one alone."""
+        self._quantizers += 1
+        group = 0 if self._seed is None else self._seed // 2
+        return not group or (self._quantizers - 1) % _GROUPS == group - 1
+
+    def _other(self, name: str, node: OpRun, inputs: Sequence[Array], output: Array) -> Array | np.generic:
+        assert self._seed is not None
+        if name == "zeros":
+            return -output
+        return _other_step(node, inputs, output, self._seed) if name == "tie" else _filled(output, self._seed)
 
 
 def _filled(value: Array, seed: int) -> np.generic:

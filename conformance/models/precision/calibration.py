@@ -56,8 +56,8 @@ def gather(
     """The calibration inputs of a case; ``dims`` are the model's, ``traced`` the sizes it is exported at, ``purpose``
     seeds the draws.
 
-    Raises Stopped at ``declare`` (BadCalibration) where there are too few, where they are constant, have a NaN or do
-    not fit the inputs.
+    Raises Stopped at ``declare`` (BadCalibration) where there are too few, where they are constant and not given so,
+    have a NaN or do not fit the inputs.
     """
     if says.data is None:
         batches, source = list(_draw_batches(case, says, dims, traced, maker, purpose)), DRAWN
@@ -70,7 +70,8 @@ def gather(
         raise _bad(f"{source}: {samples} samples are too few to calibrate with; at least {FEWEST}")
     for name, declared in case.says.inputs.items():
         if declared.type.is_float:
-            _check_values(f"{source}: {name}", [batch[name] for batch in batches])
+            fixed = declared.values is not None and declared.values.exactly is not None  # which was meant so
+            _check_values(f"{source}: {name}", [batch[name] for batch in batches], may_be_constant=fixed)
     return Feeds(batches, source, samples, max(counts), _sha(batches))
 
 
@@ -202,13 +203,13 @@ def checked(
     return arrays, sizes
 
 
-def _check_values(what: str, arrays: list[Array]) -> None:
+def _check_values(what: str, arrays: list[Array], *, may_be_constant: bool) -> None:
     for index, array in enumerate(arrays):
         if not np.isfinite(array).all():
             raise _bad(f"{what}: batch {index} has a NaN or an infinity, which leaves no range")
     low = min((float(array.min()) for array in arrays if array.size), default=0.0)
     high = max((float(array.max()) for array in arrays if array.size), default=0.0)
-    if low == high:
+    if low == high and not may_be_constant:
         raise _bad(f"{what}: every value is {low:g}; constant data measures no range")
 
 

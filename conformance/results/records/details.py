@@ -369,6 +369,7 @@ RULES = {
     "tie": "a value to be quantized lies between two steps up to rounding, and goes either way",
     "ties": "which of equal values come first is left open (torch.topk, torch.sort, torchvision.ops.nms, ONNX "
     "MaxPool)",
+    "pool": "a window held a NaN, and ONNX does not say what its largest value is then (MaxPool)",
     "zeros": "which of two zeros with different signs is the larger is left open (IEEE 754, ONNX Max, Relu, Clip)",
     "overlap": "boxes overlap by just the threshold, or have equal scores, and ONNX does not say which of them stays "
     "(NonMaxSuppression)",
@@ -383,8 +384,7 @@ RULES = {
     "others, and their order is nowhere defined",
     "place": "values were sampled at a place that is NaN or infinite, which is undefined as an index (C++ "
     "[conv.fpint])",
-    "boxes": "boxes or scores that are NaN or infinite were compared, and torchvision.ops.nms does not say with what "
-    "result",
+    "boxes": "boxes or scores that are NaN or infinite were compared, of which torchvision.ops.nms says nothing",
     "corners": "a box had its corners the other way round, and torchvision.ops.nms expects x1 < x2 and y1 < y2",
     "rounding": "rounding decides between values, or numbers of values, that are far apart",
     "unstable": "a unit in the last place, or what 16 bits do not hold, decides whether there is a number",

@@ -41,7 +41,7 @@ class UnexplainedFailure:
 class NodeByNode:
     """The evidence of the nodes of a model, one by one (``diagnose.nodes.node_walk``)."""
 
-    shown: Literal["rules", "invalid", "unsupported", "kernel", "kernels", "either", "open", "nodes"]
+    shown: Literal["rules", "invalid", "unsupported", "kernel", "kernels", "either", "open", "nodes", "unsaid"]
     place: Node | None = None
     """The node that it is about."""
     several: bool = True
@@ -90,7 +90,7 @@ what is declared to fail does not. ``own code``: a symbolic or the like of the c
 
 _BY_NODES: dict[str, str | None] = {
     "rules": "exporter", "invalid": "exporter", "unsupported": "runtime", "kernel": "runtime", "kernels": "exporter",
-    "either": None, "open": None, "nodes": "exporter",
+    "either": None, "open": None, "nodes": "exporter", "unsaid": None,
 }  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def _by_others(
 def _by_nodes(found: Explanation, nodes: NodeByNode) -> Explanation:
     """Return what the whole model showed is taken back only where it was open, or guessed for want of other
     witnesses."""
-    fault, broken = _BY_NODES[nodes.shown], nodes.shown in ("rules", "invalid")
+    fault, broken = _BY_NODES[nodes.shown], nodes.shown in ("rules", "invalid", "unsaid")
     if broken or (nodes.shown == "nodes" and nodes.several):
         found = dataclasses.replace(found, witnesses=tuple(map(_beside_nodes, found.witnesses)))
     found = dataclasses.replace(found, details={**found.details, "parts_at": nodes.place})

@@ -33,6 +33,7 @@ from conformance.results.records.testimony import (
     trade,
 )
 from conformance.results.records.text import align_of, element, output_named, replay_of
+from conformance.results.records.words import base_of
 
 LABEL = 12
 """Characters of the column of labels."""
@@ -137,13 +138,15 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
         return f"a setting of {runtime} trades accuracy for speed"
     if saturates(record):
         return f"{runtime}'s 8-bit kernels saturate on this processor"
+    if record.conclusion == "unsaid":
+        return "ONNX does not say what is right, and nobody is to blame"
     exporter = _EXPORTERS.get(record.exporter, record.exporter)
     if record.shipped and key.component in ("exporter", "precision"):
         return f"{record.shipped} {'loses too much' if record.error == 'LowFidelity' else 'is wrong'}"
     if is_of_file(record) and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]
     if record.compiled and key.component in ("runtime", "case", "precision"):
-        makes = f"the conversion to {key.which} makes what {runtime} does not take"
+        makes = f"the conversion to {base_of(record.precision)} makes what {runtime} does not take"
         return makes if key.component == "precision" else f"{runtime} does not take the model"
     if key.component == "exporter" and (record.operator or {}).get("how") in KEPT:
         return f"{'an exporter' if both else exporter} keeps what it saw for one example"
@@ -157,7 +160,7 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
         "exporter": stops if record.stage == "export" else wrong,
         "runtime": f"{f'the parser of {runtime}' if record.check == 'meaning' else runtime} is wrong",
         "optimizer": f"{runtime}'s optimizer is wrong",
-        "precision": f"the conversion to {key.which} costs too much",
+        "precision": f"the conversion to {base_of(record.precision)} costs too much",
         "reference": "PyTorch itself is wrong",
         "case": "the file needs a change" if is_file_alone(record) else change,
         "preparation": "the deployed preparation of the inputs is wrong",
@@ -184,6 +187,8 @@ def _what(record: Record, key: Key) -> str:
     does = {"parsed": "becomes layers of another meaning", "parts": "computes other values than its inputs ask for"}
     if node and key.component == "runtime" and node["operator"] and node["how"] in does:
         return f"{node['operator']} {does[node['how']]}"
+    if node and node["how"] == "unsaid":
+        return f"{node['operator']}: {node.get('why')}"
     if node and node["how"] == "differs":
         return f"{node['operator']} {node.get('node')}: {node.get('why')}"
     if node and node["how"] == "refused":
@@ -282,11 +287,12 @@ def _input(record: Record) -> tuple[str, ...]:
 
 
 def _evidence(record: Record) -> tuple[str, ...]:
-    located = record.operator or {}
+    located, node = record.operator or {}, record.parts_at
     change = located.get("change")
+    said = str(node.get("why")) if node and node["how"] in ("differs", "unsaid") else None  # in the first sentence
     told = [
         *_witnesses(record),
-        *(conclusion(record) if not change else ()),  # a change that helps says more
+        *(text for text in (conclusion(record) if not change else ()) if not said or said not in text),
         *guilty_passes(record.optimizer, record),
         *([f"a change that makes it right: {change}"] if change else []),
         *([_TENSORS_ONLY] if located.get("how") in KEPT and record.exporter == "torchscript" else []),

@@ -83,6 +83,10 @@ def findings(records: Iterable[Record]) -> list[Finding]:
         of = _captured_in(by_key.values(), graphs)
         if of is not None:
             of.cells += by_key.pop(graphs.key).cells
+    for refused in [*by_key.values()]:
+        of = _also_computed(by_key.values(), refused)
+        if of is not None:
+            of.cells += by_key.pop(refused.key).cells
     return sorted(by_key.values(), key=lambda finding: -len(finding.cells))
 
 
@@ -95,6 +99,16 @@ def _captured_in(found: Iterable[Finding], graphs: Finding) -> Finding | None:
     cases = {(cell.case, cell.exporter) for cell in graphs.cells}
     of = (one for one in found if one.key.by in ("line", "branch") and one.key.component == "exporter")
     return next((one for one in of if cases <= {(cell.case, cell.exporter) for cell in one.cells}), None)
+
+
+def _also_computed(found: Iterable[Finding], refused: Finding) -> Finding | None:
+    """Return the finding of the wrong outputs for which a file that is compared with another is refused too."""
+    cells = refused.cells
+    if any(not cell.shipped or (cell.check, cell.stage) != ("export", "check") for cell in cells):
+        return None
+    of = [one for one in found if one.key.by == "operator" and {each.case for each in one.cells} == {cells[0].case}]
+    said = (one for one in of if any(f": {cell.error}, " in f"{cells[0].reason}" for cell in one.cells))
+    return next(said, None)
 
 
 def shows_less(record: Record) -> tuple[bool, bool]:
@@ -149,7 +163,7 @@ def _component(record: Record) -> tuple[str, str]:
         return ("optimizer" if record.conclusion == "optimizer" else "runtime"), runtime
     if fault == "precision":
         return "precision", record.precision.partition("-")[0]
-    return (fault, "") if fault else ("open", runtime)
+    return (fault, "") if fault else ("open", "" if record.conclusion == "unsaid" else runtime)
 
 
 def _subject(record: Record, component: str) -> tuple[str, str]:

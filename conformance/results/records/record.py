@@ -179,16 +179,16 @@ class Diagnosis(Verdict):
     """what follows from the answers besides `fault`: `optimizer` (ONNX Runtime's optimizer breaks it), `memory` (it
     is right where ONNX Runtime uses no memory twice), `strictness` (the runtime is too strict, or the evaluator not
     strict enough), `open` (model or runtime), `setting` (an option trades accuracy), `steps` (of a quantized file:
-    its own steps explain as much), `nobody` (nobody else could be asked), `apart` (of an ill-conditioned example:
-    others agree by the ordinary tolerance, this runtime alone is off); by the nodes: `kernel` (that of the runtime is
+    its own steps explain as much), `nobody` (nobody else could be asked), `unsaid` (no rule), `apart` (of an
+    ill-conditioned example: others agree, this runtime alone is off); by the nodes: `kernel` (that of the runtime is
     wrong), `kernels` (one is, and the model too), `nodes` (all compute what others do), `meaning` (ONNX Runtime's do
     not compute what the int8 model means), `rules`, `invalid` (the model breaks ONNX's rules), `unsupported` (it
     keeps them, and the runtime has no kernel); null where they speak for themselves"""
     parts_at: record_types.Node | None = None
-    """the node that the conclusion is about: `node`, `operator`, `line` (of Python, where the exporter kept it),
-    `how`: parts (`by` computes other values of the same inputs), open (nobody else computes it), breaks (its inputs
-    break the operator's rules, `why`), stops (`why`), refused (by the parser or builder of a runtime, `why`), parsed
-    (to layers of another meaning, `why`), differs (from another file, `why`), invalid (all is refused, `why`)"""
+    """the node that the conclusion is about: `node`, `operator`, `line` (of Python, if known), `how`: parts (`by`
+    computes other values of the same inputs), open (none computes it), breaks (its inputs break the operator's rules,
+    `why`), unsaid (ONNX has none), stops (`why`), refused (by the parser or builder of a runtime, `why`), parsed (to
+    layers of another meaning, `why`), differs (from another file, `why`), invalid (all of it, `why`)"""
     optimizer: record_types.Optimizer | None = None
     """where an optimizer is at fault, its guilty pass: `of` (onnxruntime), `level` (the lowest level of optimization
     that fails), `changed` (how many names were suspected), `passes` (without which the outputs are right: one, or the

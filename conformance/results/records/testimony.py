@@ -29,6 +29,7 @@ _CONCLUSIONS = {
     "or {runtime} is wrong",
     "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the model means",
     "memory": "with no memory used twice (enable_mem_reuse off) it is right, so it is {runtime} that is wrong",
+    "unsaid": "with NaN kept there the outputs are right, so nobody is to blame",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
     "setting": "so neither the model nor a kernel is wrong",
     "steps": "the file rounds to few bits by itself, and one value on the other side of a step makes as much, "
@@ -66,7 +67,8 @@ def conclusion(record: Record) -> Iterator[str]:
     name = record.conclusion
     if name is not None:
         known = _CONCLUSIONS.get(name)  # another version's is no template
-        yield str(name) if known is None else known.format(runtime=record.runtime, right=right_one(record))
+        runtime = title(f"{record.runtime}")
+        yield str(name) if known is None else known.format(runtime=runtime, right=right_one(record))
 
 
 _OPTIMIZERS = {
@@ -161,6 +163,7 @@ def _parting(place: Node) -> str:
         "open": "nobody else computes it",
         "alike": f"only {title(str(place.get('by')))} computes the same, which may share what no rule asks for",
         "breaks": f"its inputs break the operator's rules: {place.get('why')}",
+        "unsaid": f"{place.get('why')}",
         "refused": f"it is refused: {place.get('why')}",
         "parsed": f"TensorRT's parser makes layers of it that mean something else: {place.get('why')}",
         "differs": f"{place.get('why')}",

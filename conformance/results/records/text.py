@@ -112,6 +112,10 @@ def align_of(record: Record) -> str | None:
     """The command that looks for the layer of a wrong output on the failing example; None where the operator is known
     already, or no PyTorch stands beside the model, or the command could not make the example."""
     draw = record.draw
+    if is_file_alone(record) and not record.shipped and record.precision == "fp32":
+        wrong = record.stage == "compare" and record.fault in ("runtime", None) and record.check == "accuracy"
+        words = ["conformance", "align", str(record.source["file"]), "--runtime", str(record.runtime)]
+        return command_line(words) if wrong else None
     unknown = record.stage == "compare" and record.fault in _LAYERED and not record.operator
     if not unknown or not draw or draw.get("flags") or record.exporter == "onnx":
         return None

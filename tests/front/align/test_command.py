@@ -167,3 +167,14 @@ def test_what_has_no_submodules_is_aligned_too(typed, export, operator):
     assert "its inputs agree; -1 // 2: got 0, wanted -1" in done.out
     sound = typed(body, "planted", "--at", "n=4")
     assert sound.code == 0 and "nothing parts" in sound.out
+
+
+@pytest.mark.parametrize("other, told", [
+    ({}, "conformance align a/net.onnx --runtime openvino"), ({"fault": None}, "conformance align a/net.onnx"),
+    ({"shipped": "second.onnx"}, None), ({"stage": "load"}, None), ({"precision": "fp16"}, None),
+])  # fmt: skip
+def test_a_wrong_runtime_of_a_file_by_itself_is_looked_at_node_by_node(other, told):
+    source = {"file": "a/net.onnx", "line": None}
+    told_of = {"exporter": "onnx", "source": source, "runtime": "openvino", "fault": "runtime", "check": "accuracy"}
+    command = align_of(record(**FAILED | told_of | other))
+    assert command is None if told is None else str(command).startswith(told)

@@ -65,7 +65,22 @@ def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
         sentences = [said, *_first_wrong(run, beside, registry.named(runtime).title)]
     elif not inside:
         sentences = ["nothing parts in this example"]
+    sentences += _left_out(beside, registry.named(runtime).title, _first_file(run).name)
     return AlignAnswer(heading(run, chosen, runtime), ["error/allowed"], rows, sentences, said is not None)
+
+
+def _left_out(beside: Beside, title: str, first: str) -> Iterator[str]:
+    """Say which tensors were compared with nothing, by why."""
+    names = [name for node in beside.other.graph.nodes for name in node.output if name]
+    stray = [name for name in names if beside.stands.get(name) not in beside.one.tensors]
+    lost = [name for name in names if name not in beside.other.tensors and name not in stray]
+    for left, why in ((stray, f"nothing in {first} stands for them"), (lost, f"{title} gives no values of them")):
+        if left:
+            shown = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+            yield f"left out, as {why}: {len(left)} of {len(names)} tensors, {shown}"
+
+
+_NAMED = 4
 
 
 def _failing(
