@@ -24,6 +24,7 @@ from conformance.cells.export import check_export
 from conformance.cells.fidelity import check_fidelity
 from conformance.cells.latency import check_latency
 from conformance.cells.registration import check_registration
+from conformance.cells.steps import check_steps
 from conformance.diagnose.explain_failure import blamed
 from conformance.diagnose.refused import describe_export
 from conformance.judge.red_cell import RedCell, RedExport
@@ -54,6 +55,7 @@ CHECKS: dict[str, Check] = {
     "meaning": check_accuracy,
     "latency": check_latency,
     "recorded": check_recorded,
+    "steps": check_steps,
 }
 
 

@@ -51,6 +51,8 @@ def plan(case: Case) -> Iterator[Cell]:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
+                if case.says.steps is not None and not registry.named(runtime).builds:
+                    yield Cell(case, "steps", exporter, opset, runtime)
             if case.says.own_precision is None:
                 yield from _builds(case, exporter, opset)
             wrong = bool(case.says.precisions) and _known_wrong(case, exporter, opset)
@@ -61,6 +63,8 @@ def plan(case: Case) -> Iterator[Cell]:
                     for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs all of them
                         if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
+                            if case.says.steps is not None and not registry.named(runtime).builds:
+                                yield Cell(case, "steps", exporter, opset, runtime, precision)
                         if registry.named(runtime).builds:
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
                     yield from _builds(case, exporter, opset, precision)

@@ -61,6 +61,7 @@ KEYS: Mapping[str, Matter] = {
     "latency": "verdict",
     "examples": "verdict",
     "recorded": "verdict",
+    "steps": "verdict",
     "needs": "verdict",
     "depends": "export",
 }

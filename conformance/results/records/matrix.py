@@ -29,7 +29,7 @@ MEANINGS = {
     "·": "not a cell", "n": "a further check failed as declared", "N": "a further check is red",
 }  # fmt: skip
 """The meaning of the signs, in the order of a legend."""
-_FURTHER = "further checks: NaN and infinities, registration, cost of the precision, engine, build, meaning"
+_FURTHER = "further checks: NaN and infinities, steps, registration, cost of the precision, engine, build, meaning"
 
 _COLUMNS = {
     "ts": "TorchScript", "dyn": "dynamo", "ref": "ONNX's evaluator",
