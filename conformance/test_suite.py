@@ -52,6 +52,11 @@ def test_specials(cell: Cell, run: Run) -> None:
     run(cell)
 
 
+def test_steps(cell: Cell, run: Run) -> None:
+    """Run a decoder token by token, each side with a cache of its own, and compare each step with PyTorch's."""
+    run(cell)
+
+
 def test_recorded(cell: Cell, run: Run) -> None:
     """Check that the runtime gives the outputs that somebody recorded for recorded inputs."""
     run(cell)

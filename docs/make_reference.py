@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case.files import deploy, export_keys, inputs, limits, metric, precision
+from conformance.case.files import deploy, export_keys, inputs, limits, metric, precision, stepwise
 from conformance.case.files import must_hold as holds
 from conformance.case.files.declaration import Declaration
 
@@ -71,6 +71,7 @@ ORDER = (
     (holds.When, "when"),
     (holds.Processor, "when: cpu"),
     (inputs.ExampleLimits, "examples"),
+    (stepwise.Steps, "steps"),
 )
 
 _TYPES = {

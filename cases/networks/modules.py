@@ -30,6 +30,43 @@ class Greedy(nn.Module):
         return torch.cat(tokens, 1), torch.stack(rows, 1)
 
 
+class TinyDecoder(nn.Module):
+    """A language model as they are built today, small: rotary positions after those of the past, two heads to a key,
+    and a cache that it takes and returns longer, the layers along its first axis."""
+
+    def __init__(self, layers=2, heads=2, wide=16, vocabulary=50):
+        super().__init__()
+        self.heads, self.size = heads, wide // heads
+        self.embedding, self.head = nn.Embedding(vocabulary, wide), nn.Linear(wide, vocabulary)
+        self.norms = nn.ModuleList(nn.LayerNorm(wide) for _ in range(layers))
+        self.queries, self.out = (nn.ModuleList(nn.Linear(wide, wide) for _ in range(layers)) for _ in range(2))
+        self.keys, self.values = (nn.ModuleList(nn.Linear(wide, self.size) for _ in range(layers)) for _ in range(2))
+
+    def forward(self, tokens, past_key, past_value):
+        past, new = past_key.shape[3], tokens.shape[1]
+        places, every = torch.arange(new) + past, torch.arange(past + new)
+        angles = places[:, None] * 10000.0 ** -torch.linspace(0, 1, self.size // 2)
+        x, keys, values = self.embedding(tokens), [], []
+        for layer, norm in enumerate(self.norms):
+            y = norm(x)
+            query, key, value = (linear[layer](y).unflatten(-1, (-1, self.size)).transpose(1, 2)
+                                 for linear in (self.queries, self.keys, self.values))  # fmt: skip
+            keys.append(torch.cat([past_key[layer], rotated(key, angles)], 2))
+            values.append(torch.cat([past_value[layer], value], 2))
+            shared = (each.expand(-1, self.heads, -1, -1) for each in (keys[layer], values[layer]))
+            seen = nn.functional.scaled_dot_product_attention(
+                rotated(query, angles), *shared, attn_mask=every <= places[:, None]
+            )
+            x = x + self.out[layer](seen.transpose(1, 2).flatten(2))
+        return self.head(x), torch.stack(keys), torch.stack(values)
+
+
+def rotated(x, angles):
+    """Pairs of values turned by angles, as rotary embeddings do."""
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()], -1)
+
+
 class Packed(nn.Module):
     """A recurrent layer over packed sequences. PyTorch takes these from functions alone, never from a module."""
 

@@ -52,7 +52,7 @@ def check_accuracy(run: CellRun) -> RedCell | None:
     meaning = None if converted is None else opening_literal(run, converted)
     if meaning is not None and kept.first is None:
         meaning()  # before the runtime, which is not to blame for what nothing can load
-    session, stopped = load(run, draws, model)
+    session, stopped = load_model(run, draws, model)
     parts = run.of_cell(stored, kept)
     verify = Verifier(parts, session)
     if converted is not None:
@@ -79,7 +79,7 @@ def check_accuracy(run: CellRun) -> RedCell | None:
     return red
 
 
-def load(run: CellRun, draws: Draws, model: Stored) -> tuple[Session | None, Stopped | None]:
+def load_model(run: CellRun, draws: Draws, model: Stored) -> tuple[Session | None, Stopped | None]:
     """Return the runtime with the model loaded, and None; or None, and what stopped the loading."""
     cell, libraries = run.cell, run.libraries()
     assert cell.runtime is not None

@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.case.files.metric import Metric
 from conformance.case.files.python import call
-from conformance.cells.accuracy import load
+from conformance.cells.accuracy import load_model
 from conformance.cells.check_recorded import WITNESSES, if_supported
 from conformance.compare.paired import PairedLoss, loss_of, loss_of_all
 from conformance.compare.vacuity import SHUFFLED, ZEROS
@@ -110,7 +110,9 @@ def check_metric(run: CellRun) -> None:
     stored = run.model()
     model = converted_model(run, stored) if cell.converted else stored
     try:
-        session, stop = load(run, Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace()), model)
+        session, stop = load_model(
+            run, Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace()), model
+        )
         if session is None:
             assert stop is not None
             raise stop

@@ -125,7 +125,8 @@ def write_entry(of: CheckedCell, folder: Path, examples: Iterable[Example]) -> E
     excused = [index for index, output in enumerate(verify.outputs()) if output.shows_nothing]
     return Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
-        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=names,
+        check="accuracy" if cell.check == "steps" else cell.check,  # whose steps are examples as any other
+        source=run.record.source, graph=run.record.graph or {}, inputs=names,
         judge=verify.judge.as_dict(),
         build=dataclasses.replace(
             build, options=dataclasses.replace(build.options, plugins=tuple(plugins))

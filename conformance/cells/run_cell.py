@@ -26,6 +26,7 @@ from conformance.cells.latency import check_latency
 from conformance.cells.own_metric import check_metric
 from conformance.cells.preparation import check_preprocess
 from conformance.cells.registration import check_registration
+from conformance.cells.steps import check_steps
 from conformance.diagnose.explain_failure import blamed
 from conformance.diagnose.refused import describe_export
 from conformance.judge.red_cell import RedCell, RedExport
@@ -58,6 +59,7 @@ CHECKS: dict[str, Check] = {
     "recorded": check_recorded,
     "metric": check_metric,
     "preprocess": check_preprocess,
+    "steps": check_steps,
 }
 
 

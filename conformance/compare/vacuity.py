@@ -55,6 +55,13 @@ class Vacuity:
         for possible in self._possible:
             possible.discard(ANOTHER)
 
+    def together(self, count: int) -> None:
+        """Take outputs whose numbers differ by multiples of ``count`` for one, as the same output of several steps:
+        what was refused of one of them is refused of all."""
+        for output in range(len(self.limits)):
+            same = range(output % count, len(self.limits), count)
+            self._refused[output] = set[str]().union(*(self._refused[other] for other in same))
+
     def see(self, wanted: Sequence[Array], inputs: Inputs | None = None) -> None:
         """Try the wrong outputs that have not been refused yet against one draw's reference; ``inputs`` are what
         indices may be looked up in."""

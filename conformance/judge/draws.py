@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -40,12 +40,15 @@ class Draws:
     """
 
     def __init__(
-        self, cell: Cell, settings: Settings, prepared: Prepared, dims: Dims, traced: dict[str, int]
-    ) -> None:
-        """``dims`` are those that the model was exported for, ``traced`` the sizes it was exported at."""
+        self, cell: Cell, settings: Settings, prepared: Prepared, dims: Dims, traced: dict[str, int],
+        fitted: Callable[[dict[str, int]], dict[str, int] | None] | None = None,
+    ) -> None:  # fmt: skip
+        """``dims`` are those that the model was exported for, ``traced`` the sizes it was exported at; ``fitted``
+        gives other sizes in place of some, and None for those that are left out."""
         self._cell, self._settings, self._prepared = cell, settings, prepared
         self._dims, self._traced = dims, traced
         self._failures = _Failures(settings, cell)
+        self._fitted = fitted
         self._count = 0
 
     @property
@@ -62,12 +65,18 @@ class Draws:
     def __iter__(self) -> Iterator[Draw]:
         """Earlier failures, then every boundary shape, then drawn shapes; several draws of values for each shape."""
         if self._settings.only is not None:
-            yield Draw(**self._settings.only)
+            yield from self._fitting([Draw(**self._settings.only)])
             return
-        yield from self._failures.taken[0]
+        yield from self._fitting(self._failures.taken[0])
         for index, (sizes, seed) in enumerate(self._shapes):
             for k, regime in enumerate(self._regimes(index)):
                 yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
+
+    def _fitting(self, draws: Iterable[Draw]) -> Iterator[Draw]:
+        for draw in draws:
+            sizes = draw.dims if self._fitted is None else self._fitted(dict(draw.dims))
+            if sizes is not None:
+                yield dataclasses.replace(draw, dims=sizes)
 
     def more(self) -> Iterator[Draw]:
         """Draws for where time is left: a plain one at each size that a dim of few sizes was not at, and huge values,
@@ -92,7 +101,11 @@ class Draws:
         shapes = [(sizes, seed_of(self._cell.id, *anew, *sizes.items())) for sizes in boundary]
         count = says.shapes if self._settings.examples is None else self._settings.examples
         count = DRAWN_SHAPES if count is None else count
-        return shapes + self._prepared.drawn_shapes(self._dims, count, anew)
+        shapes += self._prepared.drawn_shapes(self._dims, count, anew)
+        if self._fitted is None:
+            return shapes
+        fit = ((self._fitted(sizes), seed) for sizes, seed in shapes)
+        return [*{(*sizes.items(),): (sizes, seed) for sizes, seed in fit if sizes is not None}.values()]
 
     def of_every_regime(self) -> Iterator[Draw]:
         """A draw of each regime but the plain one at the traced sizes, and of the largest values at the largest sizes

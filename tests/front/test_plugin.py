@@ -342,6 +342,6 @@ def test_the_functions_of_the_suite_stand_in_the_order_in_which_they_run():
 
     order = [name.removeprefix("test_") for name in vars(test_suite) if name.startswith("test_")]
     assert order[:4] == ["case_file", "export", "registration", "fidelity"]
-    assert order[4:9] == ["accuracy", "specials", "recorded", "metric", "preprocess"]
-    assert order[9:] == ["engine", "parse", "build", "meaning", "latency"]
+    assert order[4:10] == ["accuracy", "specials", "steps", "recorded", "metric", "preprocess"]
+    assert order[10:] == ["engine", "parse", "build", "meaning", "latency"]
     assert {*order} == {"case_file", *get_args(Check)}

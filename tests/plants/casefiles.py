@@ -151,6 +151,18 @@ recorded_too:
   onnx: net.onnx
   recorded: {data: [data.npz], rtol: 1e-3, only: false}
 
+stepped:
+  about: a decoder that is run step by step
+  module: modules.Decoder
+  inputs:
+    tokens: {type: "int64[batch, seq]", values: {integers: {low: 0, high: 9}}}
+    mask: "bool[batch, past + seq]"
+    past_key: float32[batch, past, 8]
+  outputs: [logits, present_key]
+  dims: {batch: 1..2, seq: 1..4, past: 0..9}
+  steps: {count: 2, feed: {past_key: present_key}, token: {tokens: logits}, next: {mask: ones}, reorder: true,
+          at_once: false}
+
 given:
   about: a model whose values the graph says
   onnx: net.onnx

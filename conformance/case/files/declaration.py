@@ -44,6 +44,7 @@ from conformance.case.files.metric import Metric, Preprocess
 from conformance.case.files.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
 from conformance.case.files.precision import PrecisionSettings
 from conformance.case.files.recording import Recorded, spell_out
+from conformance.case.files.stepwise import Steps, spell_out_steps
 from conformance.case.files.structure import flattened
 from conformance.process.errors import shown
 from conformance.results.records.words import Exporter, Runtime, base_of
@@ -156,6 +157,9 @@ class Declaration(Says):
     """A score of one's own that must not drop, in a check of its own for each runtime and precision."""
     preprocess: Preprocess | None = None
     """Two ways to make inputs of raw data, of which the module has to make the same, in a check of its own."""
+    steps: Annotated[Steps | None, BeforeValidator(spell_out_steps, json_schema_input_type=Steps | int)] = None
+    """Of a decoder with a cache: also run it step by step, each side with a cache of its own, as a check of its own.
+    A number alone is how many steps follow the first run."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
     depends: Listed[FilesBeside] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from conformance.case.files.dims import DTYPES, OF_FILES
 from conformance.case.files.must_hold import Output
 from conformance.case.files.precision import INT8_OPSET
+from conformance.case.files.step_plan import step_plan
 from conformance.process.errors import did_you_mean, shown
 from conformance.results.records.words import CONVERTED, base_of
 
@@ -64,6 +65,7 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
     yield from _latency_inconsistencies(says)
     if says.preprocess is not None and says.preprocess.data is None and says.metric is None:
         yield ("preprocess",), "name the raw data, as in data: raw.npz; there is no metric whose data it could be"
+    yield from step_plan(says)[1] if says.steps is not None else ()
     for index, graph in enumerate(says.graph):
         if graph.when.cpu is not None:
             yield ("graph", index, "when", "cpu"), "an exported graph does not depend on the processor"

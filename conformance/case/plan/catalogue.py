@@ -53,6 +53,8 @@ def plan(case: Case) -> Iterator[Cell]:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
+                if case.says.steps is not None and not registry.named(runtime).builds:
+                    yield Cell(case, "steps", exporter, opset, runtime)
             if case.says.own_precision is None:
                 yield from _builds(case, exporter, opset)
             wrong = bool(case.says.precisions) and _known_wrong(case, exporter, opset)
@@ -65,6 +67,8 @@ def plan(case: Case) -> Iterator[Cell]:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
                             if case.says.metric is not None:
                                 yield Cell(case, "metric", exporter, opset, runtime, precision)
+                            if case.says.steps is not None and not registry.named(runtime).builds:
+                                yield Cell(case, "steps", exporter, opset, runtime, precision)
                         if registry.named(runtime).builds:
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
                     yield from _builds(case, exporter, opset, precision)

@@ -63,6 +63,7 @@ KEYS: Mapping[str, Matter] = {
     "recorded": "verdict",
     "metric": "verdict",
     "preprocess": "verdict",
+    "steps": "verdict",
     "needs": "verdict",
     "depends": "export",
 }

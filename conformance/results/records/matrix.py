@@ -32,8 +32,8 @@ MEANINGS = {
 }  # fmt: skip
 """The meaning of the signs, in the order of a legend."""
 _FURTHER = (
-    "further checks: NaN and infinities, registration, cost of the precision, metric, preparation, engine, build, "
-    "meaning"
+    "further checks: NaN and infinities, steps, registration, cost of the precision, metric, preparation, engine, "
+    "build, meaning"
 )
 
 _COLUMNS = {

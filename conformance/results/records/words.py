@@ -18,7 +18,7 @@ STORAGE = {
 """The type in which a model of a precision holds its weights, in the words of records."""
 Check: TypeAlias = Literal[
     "export", "registration", "accuracy", "specials", "fidelity", "engine", "parse", "build", "meaning", "latency",
-    "recorded", "metric", "preprocess",
+    "recorded", "steps", "metric", "preprocess",
 ]  # fmt: skip
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "preparation", "harness"]
