@@ -22,14 +22,14 @@ from conformance.process.errors import attempt, summarize
 from conformance.process.worker import aside
 from conformance.runtimes import Session, registry
 
-__all__ = ["Misfit", "check_runtime"]
+__all__ = ["NoRuntime", "check_runtime"]
 
 SECONDS = 120.0
 """Seconds that a question may take: of a compiler for a model of two nodes."""
 _OPSET = 17
 
 
-class Misfit(AssertionError):
+class NoRuntime(AssertionError):
     """A runtime is not what the suite takes it for; each line of the text says in what."""
 
 
@@ -41,18 +41,18 @@ def check_runtime(entry: Mapping[str, Any]) -> None:
     and for a library that it does not load; and import neither torch nor itself before a model is opened. What it
     does not take at all (integers, no dims, empty arrays) it may refuse by an exception.
 
-    Raises Misfit, and unittest.SkipTest where the entry says that this host cannot run it.
+    Raises NoRuntime, and unittest.SkipTest where the entry says that this host cannot run it.
     """
     why = registry.misfit(dict(entry), set())
     if why is not None:
-        raise Misfit(why)
+        raise NoRuntime(why)
     runtime = registry.RuntimeEntry(**entry)
     absent = registry.function(runtime.absent)() if runtime.absent else None
     if absent is not None:
         raise unittest.SkipTest(f"{runtime.name}: {absent}")
     wrong = [f"{what}: {text}" for what, ask in _QUESTIONS.items() if (text := _asked(partial(ask, runtime)))]
     if wrong:
-        raise Misfit("\n".join(wrong))
+        raise NoRuntime("\n".join(wrong))
 
 
 def _asked(question: Callable[[], str | None]) -> str | None:

@@ -51,7 +51,7 @@ for name in ("float.onnx", "int8.onnx"):
     ranges[name] = (float(values.min()), float(values.max()))
 print(f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")
 print("expected: the tensor called clipped has values from 0 to 6 in both files")
-print("seen:", "; ".join(f"{name} {low:.1f} to {high:.1f}" for name, (low, high) in ranges.items()))
+print("seen: " + "; ".join(f"{name} {low:.1f} to {high:.1f}" for name, (low, high) in ranges.items()))
 if ranges["float.onnx"] != (0.0, 6.0) or ranges["int8.onnx"][0] >= 0:
     raise SystemExit("this has changed")
 PYTHON

@@ -15,7 +15,7 @@ from conformance import HOME
 from conformance.results.records import text
 from conformance.results.records.record import Record
 from conformance.runtimes import opener, registry
-from conformance.testing import Misfit, check_runtime
+from conformance.testing import NoRuntime, check_runtime
 from tests.kit.runs import run_suite
 
 ROOT = Path(__file__).parent.parent.parent
@@ -186,7 +186,7 @@ def test_a_runtime_that_the_suite_may_not_rely_on_is_told_in_what(site, tmp_path
     for name in ("toykit", "toykit_conformance", "toykit_conformance.session"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     entry = {**ENTRY, "opens": "toykit_conformance.session:open_model"}
-    with pytest.raises(Misfit, match=re.escape(said)):
+    with pytest.raises(NoRuntime, match=re.escape(said)):
         check_runtime(entry)
 
 
