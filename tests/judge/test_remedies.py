@@ -144,7 +144,7 @@ def test_a_runtime_that_alone_is_off_is_not_the_cases_fault(bench):
         assert bool(size["ill_conditioned"]) == (size["dims"]["batch"] > 3)
         assert bool(size["verified"]) == (size["dims"]["batch"] <= 3)
     told = text.failure(record)
-    assert "so onnxruntime alone is off" in told and re.search(r"at batch=1: (\d+) of \1 examples agree", told)
+    assert "so ONNX Runtime alone is off" in told and re.search(r"at batch=1: (\d+) of \1 examples agree", told)
 
 
 def test_what_is_wrong_beyond_rounding_goes_before_what_is_ill_conditioned(bench):
