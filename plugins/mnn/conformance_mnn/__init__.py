@@ -1,0 +1,1 @@
+"""MNN as a runtime of the conformance suite."""
