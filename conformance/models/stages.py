@@ -30,11 +30,14 @@ class Stages:
         self._progress = progress
         self._folder = folder
         self._failed: dict[str, object] = {}
+        self._open = 0
+        """The number of blocks that the cell is in, one inside another."""
 
     @contextlib.contextmanager
     def __call__(self, stage: str, fault: str) -> Iterator[None]:
         """Inside the block the cell is at ``stage``; for what is raised there without a fault, ``fault`` is."""
         before, self.current = self.current, stage
+        self._open += 1
         self._progress.note(stage=stage, **self._failed)
         try:
             with Spending(self._record.seconds, stage):
@@ -48,6 +51,9 @@ class Stages:
             raise self.stopped_by(error, fault) from error
         finally:
             self.current = before
+            self._open -= 1
+            if self._open:  # what comes next is still of the stage around it
+                self._progress.note(stage=before, **self._failed)
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tell the parent process that this draw comes next, in case it ends the process."""

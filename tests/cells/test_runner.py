@@ -52,6 +52,23 @@ def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench, raised):
     assert stages.stopped_by(KeyError("later")).stage == "declare"
 
 
+def test_the_parent_process_is_told_the_stage_around_it_again(bench):
+    """By which it limits how long a model loads, and says where a process has ended."""
+    (cell, *_) = bench.cells(case_of("x + 1"))
+    told: list[object] = []
+
+    class Noted(Progress):
+        def note(self, **what):
+            told.append(what["stage"])
+
+    stages = Stages(cell.record(), Noted(), cell.case.folder)
+    with stages("load", "runtime"):
+        with stages("declare", "case"):
+            pass
+        assert told == ["load", "declare", "load"]
+    assert told == ["load", "declare", "load"]
+
+
 def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(bench):
     (cell, *_) = bench.cells(case_of("x + 1"))
     record = cell.record()
