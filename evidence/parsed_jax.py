@@ -1,4 +1,4 @@
-"""What TensorRT's parser makes of models by a third exporter, jax2onnx, held against what JAX computes."""
+"""Compare what TensorRT's parser makes of models by a third exporter, jax2onnx, with what JAX computes."""
 
 from __future__ import annotations
 

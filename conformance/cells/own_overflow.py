@@ -25,8 +25,8 @@ MOST = 0.5
 """The share of draws from which an overflow is the file's failure, and no matter of single values."""
 LARGEST = float(np.finfo(np.float16).max)
 FAR = 0.5
-"""How far a value may be off of the largest of its output before what overflows inside counts as a loss: an infinity
-that is divided by leaves zeros."""
+"""The distance, as a share of the largest value of its output, up to which a value may be off before what overflows
+inside counts as a loss: an infinity that is divided by leaves zeros."""
 
 
 def check_own_overflow(run: CellRun, file: Path) -> None:

@@ -33,7 +33,7 @@ from conformance.process.errors import Stopped, attempt
 from conformance.runtimes import Session
 
 TRIED = 6
-"""How many examples are looked at for whether a wrong cache shows, and all tokens at once give the same."""
+"""Number of examples that are tried with a wrong cache, which has to show, and with all tokens at once."""
 
 
 def check_steps(run: CellRun) -> RedCell | None:

@@ -22,7 +22,7 @@ from conformance.process.arrays import Array
 CONFIDENCE = 0.95
 """Of an interval with both of its ends."""
 RESAMPLES = 500
-"""How often samples are drawn again of which a metric gives one number for all."""
+"""Number of times that samples are drawn again where a metric gives one number for all."""
 MOST = 10**9
 """Samples beyond which nobody is told how many are needed."""
 _LOG = math.log(2 / (1 - CONFIDENCE))
@@ -30,7 +30,7 @@ _LOG = math.log(2 / (1 - CONFIDENCE))
 
 @dataclass(frozen=True)
 class PairedLoss:
-    """What was lost of a score from 0 to 1, as a share of 1."""
+    """The loss of a score from 0 to 1, as a share of 1, between its limits."""
 
     drop: float
     low: float

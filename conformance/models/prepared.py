@@ -53,7 +53,7 @@ class Prepared:
     models: dict[str, Stored] = field(default_factory=dict)
     """Models of this process that no other may take, by key."""
     on_data: dict[str, object] = field(default_factory=dict)
-    """What ``cells.own_metric`` has measured of the module on data of the user's own."""
+    """Scores that ``cells.own_metric`` has measured of the module on data of the user's own."""
     _answers: dict[bool, list[Array]] = field(default_factory=dict)
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)

@@ -207,7 +207,7 @@ MODULES: tuple[tuple[int, str, str, str, str, Callable[[], AbstractContextManage
 
 @dataclass(frozen=True)
 class Said:
-    """What was said of one of them."""
+    """One of them, with the words that were said of it."""
 
     kind: int
     name: str

@@ -1,4 +1,4 @@
-"""What stands before a model: a preparation of the deployment that differs from that of training is a finding of its
+"""A preparation of the deployment that differs from that of training is a finding of its
 own, with the slip that explains it; one that differs in the last bits is none."""
 
 import numpy as np

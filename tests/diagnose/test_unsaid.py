@@ -1,4 +1,4 @@
-"""What a MaxPool gives of a window with NaN, ONNX does not say: one word for it, wherever the NaN stands."""
+"""ONNX does not say what a MaxPool gives of a window with NaN: one word for it, wherever the NaN stands."""
 
 import numpy as np
 import onnx

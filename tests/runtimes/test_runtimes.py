@@ -98,7 +98,7 @@ exported_wrong:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the package toykit is installed, and the one of the docs that adds it as a runtime."""
+    """A folder in which the package toykit is installed, and the one of the docs that adds it as a runtime."""
     site = tmp_path_factory.mktemp("site")
     (site / "toykit.py").write_text(TOYKIT, encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")

@@ -17,9 +17,9 @@ class Metric(Says):
     """An ``.npz`` file beside the case file, samples along the first axis: the inputs by name, and whatever else the
     metric alone is to see, such as labels."""
     drop: float = Field(gt=0, le=100)
-    """How many percentage points of the score may be lost."""
+    """Percentage points of the score that may be lost."""
     batch: Positive = 32
-    """How many samples the models see at once; as many as the case allows, if it allows fewer or asks for more."""
+    """Samples that the models see at once; as many as the case allows, if it allows fewer or asks for more."""
 
 
 class Preprocess(Says):
@@ -33,8 +33,8 @@ class Preprocess(Says):
     data: FilesBeside | None = None
     """An ``.npz`` file beside the case file; by default that of ``metric``."""
     sqnr: Decibels = 40.0
-    """How near the module's outputs on both have to be, in decibels, over all samples. Rounding to 8 bits leaves
-    about 50."""
+    """Decibels that the module's outputs on both preparations have to keep over all samples. Rounding to 8 bits
+    leaves about 50."""
 
     @model_validator(mode="after")
     def _two(self) -> Preprocess:

@@ -36,7 +36,7 @@ class StepPlan:
     token: tuple[str, str] | None
     """The input and the output of tokens."""
     next: Mapping[str, Going]
-    """How each input goes on that is neither fed nor the token."""
+    """The way on, from step to step, of each input that is neither fed nor the token."""
     along: str | None
     """The dim that is 1 in a step; None where it always is."""
 

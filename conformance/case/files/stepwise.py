@@ -15,7 +15,7 @@ class Steps(Says):
     """Run the model once on what is drawn, and then step by step, with one token and what it returned before."""
 
     count: int = Field(ge=1, le=256)
-    """How many steps follow the first run."""
+    """Number of steps that follow the first run."""
     feed: dict[TensorName, TensorName] = {}
     """By input the output that it takes in the next step: ``{past_key: present_key}``. Those that are called past and
     present alike need no saying."""
@@ -23,9 +23,9 @@ class Steps(Says):
     """The input that takes the token which the output makes the likeliest, in PyTorch: ``{tokens: logits}``. An
     output ``logits`` needs no saying; ``{}`` is for none, and values are drawn for each step."""
     next: dict[TensorName, Going] = {}
-    """How other inputs go on: they stay the ``same``, ``count`` on (positions), grow by ``ones`` (masks), ``repeat``
-    their last values or are ``drawn``. Those called mask or position, and those without a dim that changes, need no
-    saying."""
+    """The way on of other inputs: they stay the ``same``, ``count`` on (positions), grow by ``ones`` (masks),
+    ``repeat`` their last values or are ``drawn``. Those called mask or position, and those without a dim that
+    changes, need no saying."""
     reorder: bool = False
     """Between steps, put the rows of the batch in another order, as a beam search does."""
     at_once: bool = True

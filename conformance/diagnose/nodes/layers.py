@@ -37,7 +37,7 @@ class Layer:
     weights: Sequence[str] = ()
     """Sentences about weights that are as far off as the part itself."""
     computed: Array | None = None
-    """What the part computes of the original's values; None where that does not run."""
+    """The values that the part computes of the original's; None where it does not run."""
 
 
 class LayeredPair:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 UNFINISHED = ".new-"
-"""How the name begins of what is not whole yet, beside the place that it will take."""
+"""The beginning of the name of a file that is not whole yet, beside the place that it will take."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the suite's table of runtimes has of MNN; nothing of the suite is imported here, which reads it early."""
+"""The entry of MNN in the suite's table of runtimes; nothing of the suite is imported here, which reads it early."""
 
 ENTRY = {
     "interface": 1,

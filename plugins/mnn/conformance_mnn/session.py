@@ -24,7 +24,7 @@ FLOATS, INTEGERS, BOOLEANS = ("float32",), ("int32", "int64", "uint8", "int8"), 
 
 
 _CONVERT = "import sys, _tools; _tools.mnnconvert(sys.argv)"
-"""What ``MNN.tools.mnnconvert`` does, without its log, which installs a package by pip to send what was converted."""
+"""The work of ``MNN.tools.mnnconvert`` without its log, which installs a package by pip to send what it did."""
 
 
 class ConversionFailed(RuntimeError):

@@ -43,12 +43,12 @@ class UnreadAttribute(RuntimeError):
 
 @dataclass(frozen=True)
 class _Described:
-    """What TensorRT says of a network."""
+    """A network in the words of TensorRT's API."""
 
     wiring: object
     """The kinds of layers, and the tensors that they read and make."""
     words: object
-    """What each layer says of itself."""
+    """The attributes of each layer."""
 
 
 Describe = Callable[["ModelProto"], _Described | None]
