@@ -12,7 +12,7 @@ from typing import TypeAlias
 from conformance.case.files.declaration import Case
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.cell import Cell
-from conformance.cells.open_dims import Narrow
+from conformance.cells.coupled_dims import Narrow
 from conformance.cells.pool import InOrder, Pool
 from conformance.cells.runner import Runner
 from conformance.process.errors import UserError, harness_mistake

@@ -15,7 +15,7 @@ from conformance.case.files.inputs import Input
 from conformance.case.files.limits import SIZE
 from conformance.case.files.onnx_interface import SIZES
 from conformance.case.files.python import Folder
-from conformance.cells.open_dims import Narrow, SizeTrials, narrow, widened
+from conformance.cells.coupled_dims import Narrow, SizeTrials, narrow, widened
 from conformance.models.reference.float64_model import load_mapped, open_unoptimized
 from conformance.process.errors import Stopped, attempt, or_else, stopping
 from conformance.runtimes import Session

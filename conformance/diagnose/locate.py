@@ -1,5 +1,7 @@
-"""Find the first operator whose exported form computes other values: ``align.operators`` for a cell. Where PyTorch
-itself is at fault, find its operator: each call is made a second time, of the same inputs in float64."""
+"""Find the first operator whose exported form computes other values: ``operators.first_operator`` for a cell.
+
+Where PyTorch itself is at fault, find its operator: each call is made a second time, of the same inputs in float64.
+"""
 
 from __future__ import annotations
 

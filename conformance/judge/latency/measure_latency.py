@@ -283,7 +283,7 @@ def decide(
     confidence: float = CONFIDENCE,
     **options: Any,
 ) -> tuple[Samples, TimeVerdict]:
-    """The samples and the verdict; options are those of ``measure.interleave``, whose times hold for each
+    """The samples and the verdict; options are those of ``measure_latency.interleave``, whose times hold for each
     measurement.
 
     Threads or memory that got an unlucky place make a session slower for as long as it lives, which no statistics of

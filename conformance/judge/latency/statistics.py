@@ -290,7 +290,7 @@ def time_verdict(
 
 
 def certain(budget: Budget, **options: float) -> Callable[[Samples], bool]:
-    """For ``measure.interleave``: enough once the verdict stands. Options are those of ``time_verdict``."""
+    """For ``measure_latency.interleave``: enough once the verdict stands. Options are those of ``time_verdict``."""
     return lambda samples: time_verdict(budget, samples, **options).verdict != "inconclusive"
 
 
