@@ -168,6 +168,14 @@ def test_each_regime_is_what_its_name_says(regime, holds):
         assert holds(array) and np.isfinite(array).all()
 
 
+@pytest.mark.parametrize("low, high, held", [(0, 2, True), (-3, 0, True), (-1, 1, True), (0.5, 2, False)])
+def test_tiny_values_lie_on_the_side_of_zero_that_a_range_has(low, high, held):
+    spec = {"type": "float32[n]", "values": {"uniform": {"low": low, "high": high}}}
+    array = array_of(spec, "tiny", 3, n=64)
+    assert array.min() >= low and array.max() <= high
+    assert bool(np.abs(array).max() <= 1.01e-7 and (array != 0).any()) == held
+
+
 def test_large_values_reach_every_magnitude_at_which_functions_change():
     largest = [np.abs(array_of({"type": "float32[n]"}, "large", seed, n=8)).max() for seed in range(60)]
     for size in (17, 30, 90, 1000):

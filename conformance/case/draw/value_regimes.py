@@ -179,6 +179,8 @@ def _bounded(low: float, high: float, shape: tuple[int, ...], regime: str, rng: 
         return middle + width * 1e-4 * rng.uniform(-1, 1, size=shape)
     if regime == "negative":
         return -np.abs(plain)
+    if regime == "tiny":
+        return np.clip(_common(shape, regime, rng, plain), min(low, 0.0), max(high, 0.0))
     if regime == "large":
         sizes = [size for size in _LARGE if low <= size <= high or low <= -size <= high]
         return np.clip(_around(rng.choice(sizes or [high]), shape, rng), low, high)
