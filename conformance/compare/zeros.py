@@ -30,4 +30,4 @@ def turned(got: Array, right: Array) -> Array:
     """Return which values of floats are a zero of the other sign: none of other kinds and shapes."""
     if right.dtype.kind != "f" or got.dtype.kind != "f" or got.shape != right.shape:
         return np.zeros(right.shape, bool)
-    return (got == 0) & (right == 0) & (np.signbit(got) != np.signbit(right))
+    return np.asarray((got == 0) & (right == 0) & (np.signbit(got) != np.signbit(right)))
