@@ -84,8 +84,8 @@ def _between_own_steps(node: OpRun, inputs: Sequence[Array], outputs: Sequence[A
 
 
 def _unrounded(inputs: Sequence[Array], output: Array, compute: Compute) -> Array:
-    """Return what such an operator rounds to ``output``. It is asked for ever smaller steps, as far from what is known
-    as 8 bits hold."""
+    """Return what such an operator rounds to ``output``: it is asked for ever smaller steps, of which 8 bits hold as
+    many as are not known."""
     given, more, scale = inputs[:_OWN_STEP], inputs[_OWN_STEP + 2 :], inputs[_OWN_STEP].astype(np.float64)
     known, parts = output.astype(np.int32) - inputs[_OWN_STEP + 1].astype(np.int32), 1
     for _ in range(3):
