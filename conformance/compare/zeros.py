@@ -16,9 +16,7 @@ def other_zeros(
     """Return the failure of an output with zeros of the other sign: 1 / x tells them apart. None where there is none,
     but for values that are open, as they move infinitely far. The outputs agree in all else."""
     for output, (given, right) in enumerate(zip(got, wanted, strict=True)):
-        if right.dtype.kind != "f" or given.shape != right.shape:
-            continue
-        wrong = (given == 0) & (right == 0) & (np.signbit(given) != np.signbit(right))
+        wrong = turned(given, right)
         if moved is not None and moved[output].shape in ((), right.shape):
             wrong &= ~np.isinf(moved[output])
         if wrong.any():
@@ -26,3 +24,10 @@ def other_zeros(
             text = f"{called[output]}: {int(wrong.sum())} of {right.size} values are a zero of the other sign"
             return failed("WrongValue", text, worst_at(output, first, given, right, 0.0, np.inf), wrong)
     return None
+
+
+def turned(got: Array, right: Array) -> Array:
+    """Return which values of floats are a zero of the other sign: none of other kinds and shapes."""
+    if right.dtype.kind != "f" or got.dtype.kind != "f" or got.shape != right.shape:
+        return np.zeros(right.shape, bool)
+    return np.asarray((got == 0) & (right == 0) & (np.signbit(got) != np.signbit(right)))

@@ -74,6 +74,10 @@ KINDS = (
     File(2, "means of windows", "right",
          quantized("c = AveragePool <kernel_shape=[2,2]> (d)", "[n,2,4,4]", "[n,2,3,3]"), 17, QUANTIZED),
     File(2, "sums of two", "right", quantized("c = Add (d, d)"), 19, QUANTIZED),
+    File(2, "products that are quantized as they are added up", "right",
+         "net (float[n,8] x) => (float[n,8] y) { q = QuantizeLinear (x, s, z) "
+         "m = QLinearMatMul (q, s, z, w, s, z, t, z) y = DequantizeLinear (m, t, z) }",
+         17, {**QUANTIZED, "w": RNG.integers(0, 255, (8, 8)).astype(np.uint8), "t": np.float32(0.2)}),
     File(3, "16 bits between casts", "right", halves("m = MatMul (h, w)"), 19, {"w": HALF}),
     File(3, "a softmax in 16 bits", "right", halves("a = MatMul (h, w) m = Softmax (a)"), 19, {"w": HALF}),
     File(3, "16 bits that overflow between casts", "Overflow", halves("m = MatMul (h, w)"), 19, {"w": HALF * 2e4}),
@@ -108,6 +112,10 @@ KINDS = (
     File(9, "a norm in training mode", "TrainingMode",
          "net (float[n,8] x) => (float[n,8] y) { y, m, v = BatchNormalization <training_mode=1> (x, g, b, b, g) }",
          17, {"g": np.arange(1, 9, dtype=np.float32), "b": np.zeros(8, np.float32)}),
+    File(9, "a norm whose new statistics are outputs", "right",
+         "net (float[n,8] x) => (float[n,8] y, float[8] m, float[8] v) "
+         "{ y, m, v = BatchNormalization <training_mode=1> (x, g, b, b, g) }",
+         17, {"g": np.arange(1, 9, dtype=np.float32), "b": np.zeros(8, np.float32)}, None, ("--precision", "fp32")),
     File(9, "the same norm", "right",
          "net (float[n,8] x) => (float[n,8] y) { y = BatchNormalization (x, g, b, b, g) }",
          17, {"g": np.arange(1, 9, dtype=np.float32), "b": np.zeros(8, np.float32)}),

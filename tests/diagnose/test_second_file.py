@@ -77,6 +77,28 @@ def test_the_first_node_that_parts_is_named_with_what_is_another(tmp_path, what)
     assert found is not None and found[0] == operator and why in found[1], found
 
 
+ZEROS = """net (float[n, 4] x) => (float[n, 4] y) {
+    a = Relu (x)
+    b = Neg (a)
+    c = Reciprocal (b)
+    y = Mul (c, two)
+}"""
+
+
+@pytest.mark.parametrize("second, operator", [
+    (ZEROS.replace("Neg (a)", "Sub (zero, a)"), "Sub"),
+    (ZEROS.replace("Reciprocal (b)", "Div (three, b)"), "Div"),
+    (ZEROS, None),
+])  # fmt: skip
+def test_the_sign_of_an_infinity_is_followed_to_that_of_a_zero(tmp_path, second, operator):
+    constants = {name: np.array(value, np.float32) for value, name in enumerate(["zero", "one", "two", "three"])}
+    files = [tmp_path / "net.onnx", tmp_path / "second.onnx"]
+    for file, text in zip(files, (ZEROS, second), strict=True):
+        onnx.save(model_of(text, **constants), file)
+    found = parting(*files, [], {"x": np.array([[-1, 0, 2, 4]], np.float32)})
+    assert (found and found.operator) == operator, found
+
+
 @pytest.mark.parametrize("text, constants", [(NET, {}), (RENAMED, {}), (FUSED, MORE)])
 def test_a_file_that_computes_the_same_parts_nowhere(tmp_path, text, constants):
     assert place_of(tmp_path, text, **constants) is None

@@ -9,6 +9,7 @@ from conformance.case.plan.catalogue import plan
 from conformance.front.cli import main
 from conformance.models.otherwise.undefined_file import OpenSession, UndefinedInFile
 from tests.kit.cases import PASSED, load_case, say, verdict
+from tests.kit.models import model_of
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 QUANTIZED = "d{0} = QuantizeLinear (x{0}, s, z) x{1} = DequantizeLinear (d{0}, s, z)"
@@ -71,3 +72,29 @@ def test_a_runtime_that_parts_at_one_quantizer_is_met_and_another_step_is_none(t
         with UndefinedInFile(session, seed):
             found.add(tuple(np.round(session.run(x)[0].reshape(-1) * 10).tolist()))
     assert noted.rules == {"tie"} and found == {(0, 1), (-1, 1)} and right.shape == (1, 2, 1, 1)
+
+
+WITHIN = {
+    "MatMul": ("QLinearMatMul (q, s, z, w, s, z, s, z)", np.full((8, 4), 133, np.uint8)),
+    "Conv": ("QLinearConv (q, s, z, w, s, z, s, z)", np.full((4, 1, 1), 133, np.uint8)),
+}
+
+
+@pytest.mark.parametrize("kind", WITHIN)
+def test_nor_is_it_within_an_operator_that_quantizes_what_it_computes(tmp_path, kind):
+    """So many steps of 0.1 by five of 0.1 are half as many steps."""
+    computes, weights = WITHIN[kind]
+    shape = ("n, 8", "n, 4") if kind == "MatMul" else ("n, 1, 8", "n, 4, 8")
+    text = f"""g (float[{shape[0]}] x) => (float[{shape[1]}] y) {{
+        q = QuantizeLinear (x, s, z) m = {computes} y = DequantizeLinear (m, s, z) }}"""
+    session = OpenSession(model_of(text, w=weights, s=np.float32(0.1), z=np.uint8(128)))
+    x = np.zeros(8, np.float32)
+    for steps, is_tie in ((1, True), (2, False), (3, True)):
+        x[0] = steps * 0.1
+        given = {"x": x.reshape(1, 8) if kind == "MatMul" else x.reshape(1, 1, 8)}
+        found = set()
+        for seed in (0, 1):
+            with UndefinedInFile(session, seed) as noted:
+                found.add(round(float(session.run(given)[0].max()) * 10))
+        middle = steps / 2
+        assert found == {int(middle), int(middle + 0.5)} and ("tie" in noted.rules) is is_tie

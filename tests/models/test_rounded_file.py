@@ -86,6 +86,20 @@ def test_operators_that_onnx_defines_by_functions_are_written_out(node):
     assert own == pytest.approx(of_steps, rel=1e-5)
 
 
+@pytest.mark.parametrize("node", [
+    "y = BatchNormalization (x, s, s, m0, v0)", "y, m, v = BatchNormalization <training_mode=1> (x, s, s, m0, v0)",
+    "y = InstanceNormalization (x, s, s)",
+])  # fmt: skip
+def test_a_norm_may_be_computed_as_a_factor_and_a_shift(node):
+    one = np.array([1], np.float32)
+    text = f"net (float[n, 1, 2] x) => (float[n, 1, 2] y) {{ {node} }}"
+    session = RoundedSession(in_float64(model_of(text, 17, s=one, m0=100 * one, v0=one * 0)))
+    x = {"x": np.full((1, 1, 2), 100.0)}
+    exact, *moved = (session.run(x, rounding)[0].max() for rounding in (None, *(Rounding(24, n) for n in range(4))))
+    off, unit = max(abs(one - exact) for one in moved), 200 / np.sqrt(1e-5) * 2.0**-24
+    assert exact == 1 and 0.05 < off / unit < 5
+
+
 def test_how_far_a_transform_is_off_is_a_matter_of_all_of_its_signal():
     made = model_of("net (float[1, 64, 1] x) => (float[1, 64, 2] y) { y = DFT (x) }", 20)
     session = RoundedSession(in_float64(made))

@@ -69,6 +69,16 @@ class GoesByBatch(torch.nn.Module):
 
     def forward(self, x):
         return self.norm(x)
+
+
+class SetsItselfToTrain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        self.norm.train()
+        return self.norm(x)
 """
 
 
@@ -81,3 +91,9 @@ def test_a_module_that_always_drops_values_is_told_how_not_to(bench):
 def test_a_module_that_goes_by_the_batch_outside_of_training_is_right(bench):
     body = say(module_of("GoesByBatch"), "export: {dynamo: [20]}").replace("batch: 1..4", "batch: 2..5")
     assert verdict(bench.run(body, MODULES)) == PASSED
+
+
+@pytest.mark.parametrize("check", ["export", "accuracy"])
+def test_statistics_that_each_trace_leaves_behind_are_no_size(bench, check):
+    body = say(module_of("SetsItselfToTrain"), "export: {torchscript: [17]}").replace("batch: 1..4", "batch: 2..5")
+    assert verdict(bench.run(body, MODULES, check=check)) == PASSED

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from conformance.compare.zeros import turned
 from conformance.diagnose.nodes.counterparts import by_structure, matched
 from conformance.diagnose.nodes.node_walk import NodePlace
 from conformance.diagnose.nodes.sides import ONE, FileTensors, literal_side, runtime_side
@@ -67,9 +68,17 @@ class Beside:
         pairs = zip(self.other.graph.outputs, self.one.graph.outputs, strict=False)
         wrong = [name for name, like in pairs if self.one.off(like, self.other.tensors.get(name)) > 1]
         found = _first_lost(self.other, self.same, wrong)
+        if found is not None and _gives_infinities(self.other, found):
+            # whose signs are those of zeros, which are equal to others
+            self.same = {name: like for name, like in self.same.items() if not self._turned(name, like)}
+            found = _first_lost(self.other, self.same, wrong)
         self.lost = None if found is None else self.other.graph.nodes[found]
         """The first node behind a wrong output that gives other values of inputs which the first has too; None where
         no output is wrong."""
+
+    def _turned(self, name: str, like: str) -> bool:
+        got, right = self.other.tensors[name], self.one.tensors[like]
+        return isinstance(got, np.ndarray) and bool(turned(got, right).any())
 
     @cached_property
     def stands(self) -> dict[str, str]:
@@ -85,6 +94,12 @@ class Beside:
     def difference(self, called: str) -> str | None:
         """Say in what that node is another than in the first file, which is ``called`` so; None where it is not."""
         return None if self.lost is None else _difference(self.one, self.other, self.lost, self.same, called)
+
+
+def _gives_infinities(side: FileTensors, index: int) -> bool:
+    values = (side.tensors.get(name) for name in side.graph.nodes[index].output)
+    floats = (value for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    return any(bool(np.isinf(value).any()) for value in floats)
 
 
 def _first_lost(other: FileTensors, same: Mapping[str, str], wrong: Sequence[str]) -> int | None:

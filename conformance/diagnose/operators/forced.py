@@ -15,6 +15,7 @@ import numpy as np
 
 from conformance.compare.close import Limit, differs, ratios
 from conformance.compare.nudge import largest_movement
+from conformance.compare.zeros import turned
 from conformance.diagnose.operators.captured_program import Operator, Program, Values, array, joined, leaves, like
 from conformance.diagnose.operators.inside import Inside
 from conformance.diagnose.operators.tensor_values import Stops, Tensors
@@ -82,6 +83,8 @@ class Step:
     form: Parting | None = None
     """Where the values agree and the graph has them in another dtype or shape, as it may where the operators after
     take that."""
+    turned: Parting | None = None
+    """Where the values agree and the graph has zeros of the other sign, which matters where it divides by them."""
     put_right: bool = False
     """Set by who looks at the steps, to go on with what the graph should have."""
 
@@ -107,7 +110,7 @@ def steps(program: Program, inputs: Sequence[object], tensors: Tensors) -> Itera
                     value = _look(step, partial(picked, output, place), results, tensors, values)
                     if step.parting is not None and _folded(program, step, {**values, name: right}, tensors):
                         known, value, step.tensor, step.parting = False, member, None, None
-                    for parting in filter(None, (step.parting, step.form)):
+                    for parting in filter(None, (step.parting, step.form, step.turned)):
                         parting.untied = before
                         parting.right = [array(member) for right in results for member in leaves(right)]
                         inner = operator.inner(values)
@@ -193,17 +196,20 @@ def _look(step: Step, pick: _Pick, results: Sequence[object], tensors: Tensors, 
         return None
     errors = ratios(got, wanted, limit_of(operator), lambda: rough(operator, values, wanted, pick))
     step.ratio = float(errors.max(initial=0.0))
-    off = errors > 1
     value = like(right, got.astype(wanted.dtype))
+    off = errors > 1
+    agrees = not off.any()
+    if agrees:
+        step.form, off = form, turned(got, wanted)
     if not off.any():
-        step.form = form
         return right if value is None else value
     at = tuple(int(i) for i in np.argwhere(off)[0]) if off.ndim else ()
     arguments = or_else([], lambda: _arguments(operator, values, wanted, at, pick))  # it may take no single elements
-    step.parting = Parting(
+    parting = Parting(
         operator, tensor, "value", at, got[at].item(), wanted[at].item(), arguments, int(off.sum()), off.size,
         value=value, array=got, instead=instead, exact=or_else(None, lambda: _in_float64(operator, values, pick)),
     )  # fmt: skip
+    step.parting, step.turned = (None, parting) if agrees else (parting, None)
     return value
 
 

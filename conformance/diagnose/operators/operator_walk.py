@@ -83,14 +83,17 @@ class Walk:
 
     def wrong(self, *, whole: bool = False, clear: bool = False) -> Parting | None:
         """The first operator that explains why the outputs are wrong: first among those that part clearly, then, but
-        for ``clear``, among the others. With ``whole`` the walk goes on to the end."""
+        for ``clear``, among the others, last those with zeros of another sign. With ``whole`` the walk goes on to the
+        end."""
         found = None
         weak: list[Parting] = []
         forms: list[Parting] = []
+        turned: list[Parting] = []
         for step in self._steps():
             if self._leaves_out(step):
                 continue
             forms += [step.form] if step.form is not None else []
+            turned += [step.turned] if step.turned is not None else []
             if step.parting is None or found is not None:
                 continue
             if step.ratio is not None and step.ratio < CLEAR:
@@ -101,7 +104,7 @@ class Walk:
                     return found
         if found is not None or clear:
             return found
-        for parting in weak:
+        for parting in (*weak, *turned[:CANDIDATES]):
             if explains(self.program, self.at.inputs, parting, self.at.fails):
                 return parting
         return self._in_another_form(forms) if forms else None

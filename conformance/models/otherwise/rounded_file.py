@@ -47,7 +47,8 @@ _TRANSFORMS = ("DFT", "STFT")
 """Operators of which each value adds up all of a signal, or of a frame, by factors that the operator makes itself."""
 _SUMS = ("ReduceSum", "ReduceMean", "CumSum", "AveragePool", "GlobalAveragePool")
 """Operators that add up products of their inputs, or their inputs, whose terms may have one sign."""
-_OF_TERMS = (*_PRODUCTS, *_SUMS, *_TRANSFORMS, "Resize")
+_NORMS = ("BatchNormalization", "InstanceNormalization")
+_OF_TERMS = (*_PRODUCTS, *_SUMS, *_TRANSFORMS, *_NORMS, "Resize")
 _OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpNormalization", "LpPool", "RNN")
 """Operators of several steps that ONNX has no function of: what they compute of is off by a unit instead."""
 _TAKES = ("Gather", "GatherElements", "GatherND", "Slice")
@@ -148,9 +149,27 @@ def _size_of_terms(node: OpRun, compute: Compute, inputs: Outputs, outputs: Outp
         share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
         size = compute(*sizes)[0] * share
         return np.asarray(size)
+    if kind in _NORMS:
+        return _size_of_norm(node, *inputs[:5])
     if kind == "Resize" and getattr(node, "mode", None) in ("linear", "cubic"):
         return _size_of_steps(compute, inputs, outputs[0])
     return None
+
+
+def _size_of_norm(
+    node: Any, value: Array, scale: Array, shift: Array, mean: Array | None = None, variance: Array | None = None
+) -> Array:
+    """Return what adds up where a norm is computed as one factor and one shift, as runtimes do; its mean and its
+    values may cancel. Without a mean it is that of each channel of an instance, and in training that of a batch."""
+    if mean is None or variance is None or getattr(node, "training_mode", False):
+        over = tuple(axis for axis in range(value.ndim) if axis > 1 or (axis == 0 and mean is not None))
+        mean, variance = value.mean(over, keepdims=True), value.var(over, keepdims=True)
+
+    def by_channel(one: Array) -> Array:
+        return np.abs(one.reshape(-1, *[1] * (value.ndim - 2)) if one.ndim == 1 else one)
+
+    factor = by_channel(scale) / np.sqrt(by_channel(variance) + node.epsilon)
+    return np.asarray(OF_SUMS * ((np.abs(value) + by_channel(mean)) * factor + by_channel(shift)))
 
 
 def _size_of_steps(compute: Compute, inputs: Outputs, output: Array) -> Array:

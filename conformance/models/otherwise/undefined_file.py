@@ -68,17 +68,45 @@ def _between_steps(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array
     """Yield quotients that lie between two steps, up to what float32 makes of sums of values as large as the type
     holds."""
     quotient = _quotient(node, inputs)
-    if outputs[0].dtype.kind in "iu" and quotient is not None:
-        limits = np.iinfo(outputs[0].dtype)
+    yield from () if quotient is None else _near_the_middle(quotient, outputs[0])
+
+
+def _near_the_middle(quotient: Array, output: Array) -> Marks:
+    if output.dtype.kind in "iu":
+        limits = np.iinfo(output.dtype)
         apart = np.abs(quotient - np.floor(quotient) - 0.5)
-        yield 0, np.broadcast_to(apart <= _NEAR * (limits.max - limits.min), outputs[0].shape)
+        yield 0, np.broadcast_to(apart <= _NEAR * (limits.max - limits.min), output.shape)
 
 
-def _other_step(node: OpRun, inputs: Sequence[Array], output: Array, seed: int) -> Array:
+def _between_own_steps(node: OpRun, inputs: Sequence[Array], outputs: Sequence[Array], compute: Compute) -> Marks:
+    """Yield the same of an operator that quantizes what it computes."""
+    yield from _near_the_middle(_unrounded(inputs, outputs[0], compute), outputs[0])
+
+
+def _unrounded(inputs: Sequence[Array], output: Array, compute: Compute) -> Array:
+    """Return what such an operator rounds to ``output``: it is asked for ever smaller steps, of which 8 bits hold as
+    many as are not known."""
+    given, more, scale = inputs[:_OWN_STEP], inputs[_OWN_STEP + 2 :], inputs[_OWN_STEP].astype(np.float64)
+    known, parts = output.astype(np.int32) - inputs[_OWN_STEP + 1].astype(np.int32), 1
+    for _ in range(3):
+        known, parts = 64 * known, 64 * parts
+        known = known - 128 + compute(*given, scale / parts, 128 - known, *more)[0]
+    return np.asarray(known / parts)
+
+
+_OWN_STEP = 6
+"""The input of operators that quantize what they compute that is the scale of that; its zero point is the next."""
+
+
+def _other_step(node: OpRun, inputs: Sequence[Array], output: Array, seed: int, compute: Compute) -> Array:
     """Return what a quantizer gives where all that lies between two steps goes up, or down."""
-    quotient, limits = _quotient(node, inputs), np.iinfo(output.dtype)
-    assert quotient is not None
-    zero = 0.0 if len(inputs) < 3 or inputs[2] is None else _per_channel(node, inputs[2], quotient.ndim)
+    limits = np.iinfo(output.dtype)
+    if node.op_type == "QuantizeLinear":
+        quotient = _quotient(node, inputs)
+        assert quotient is not None
+        zero = 0.0 if len(inputs) < 3 or inputs[2] is None else _per_channel(node, inputs[2], quotient.ndim)
+    else:
+        quotient, zero = _unrounded(inputs, output, compute), inputs[_OWN_STEP + 1]
     steps = np.nan_to_num(np.floor(quotient)) + seed % 2
     return np.clip(steps + zero, limits.min, limits.max).astype(output.dtype)
 
@@ -177,6 +205,8 @@ RULES: Mapping[str, Mapping[str, Callable[..., Iterator[Any]]]] = {
     "Max": {"zeros": _either_zero},
     "MaxPool": {"ties": _equal_maxima, "pool": _nan_in_window},
     "Min": {"zeros": _either_zero},
+    "QLinearConv": {"tie": _between_own_steps},
+    "QLinearMatMul": {"tie": _between_own_steps},
     "ReduceMean": {"order": _added},
     "ReduceSum": {"order": _added},
     "Relu": {"zeros": _either_zero},
@@ -185,7 +215,7 @@ RULES: Mapping[str, Mapping[str, Callable[..., Iterator[Any]]]] = {
 """By operator the names of rules, as ``results.records.details`` words them, and what finds where each holds."""
 _GROUPS = 15
 """Into how many groups the quantizers of a file fall, of which one at a time has its ties go another way."""
-_ASKING = (_equal_maxima, _nan_in_window)
+_ASKING = (_between_own_steps, _equal_maxima, _nan_in_window)
 """Those that have the node compute something else."""
 
 
@@ -224,7 +254,7 @@ class UndefinedInFile:
                 if mask.any():
                     self.rules.add(name)
                     if self._seed is not None:
-                        other = self._other(name, node, inputs, outputs[number])
+                        other = self._other(name, node, inputs, outputs[number], compute)
                         changed[number] = np.where(mask, other, changed[number])
         return tuple(changed)
 
@@ -234,11 +264,15 @@ class UndefinedInFile:
         group = 0 if self._seed is None else self._seed // 2
         return not group or (self._quantizers - 1) % _GROUPS == group - 1
 
-    def _other(self, name: str, node: OpRun, inputs: Sequence[Array], output: Array) -> Array | np.generic:
+    def _other(
+        self, name: str, node: OpRun, inputs: Sequence[Array], output: Array, compute: Compute
+    ) -> Array | np.generic:
         assert self._seed is not None
         if name == "zeros":
             return -output
-        return _other_step(node, inputs, output, self._seed) if name == "tie" else _filled(output, self._seed)
+        if name == "tie":
+            return _other_step(node, inputs, output, self._seed, compute)
+        return _filled(output, self._seed)
 
 
 def _filled(value: Array, seed: int) -> np.generic:

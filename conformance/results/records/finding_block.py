@@ -21,7 +21,7 @@ from conformance.results.records.record import FLOAT64, Record
 from conformance.results.records.record_types import OperatorFields
 from conformance.results.records.sanitize import one_line, rule, visible
 from conformance.results.records.short_values import short_array, short_value, times_allowed
-from conformance.results.records.subject import is_file_alone, is_of_file, is_of_own_code, right_one
+from conformance.results.records.subject import is_file_alone, is_of_file, is_of_own_code, is_shipped, right_one
 from conformance.results.records.terms import explaining
 from conformance.results.records.testimony import (
     advice,
@@ -141,7 +141,7 @@ def _who(record: Record, key: Key, *, both: bool) -> str:
     if record.conclusion == "unsaid":
         return "ONNX does not say what is right, and nobody is to blame"
     exporter = _EXPORTERS.get(record.exporter, record.exporter)
-    if record.shipped and key.component in ("exporter", "precision"):
+    if is_shipped(record, key.component):
         return f"{record.shipped} {'loses too much' if record.error == 'LowFidelity' else 'is wrong'}"
     if is_of_file(record) and key.component in _OF_A_FILE:
         return _OF_A_FILE[key.component]

@@ -54,10 +54,17 @@ def _called(own: str) -> tuple[str, str]:
     return function.partition(" at ")[0], f"{space}.{name.partition('.')[0]}" if space else name
 
 
+def is_shipped(record: Record, fault: str | None) -> bool:
+    """Return whether a fault is that of another file than says what is right: an export, or a precision that the file
+    has itself, and not one that was made of it here."""
+    converted_by = (record.conversion or {}).get("tool", record.shipped)
+    return bool(record.shipped) and (fault == "exporter" or (fault == "precision" and converted_by == record.shipped))
+
+
 def at_fault(record: Record) -> str:
     """Return who is at fault in words; empty where nobody is known to be."""
     fault = record.fault
-    if fault in ("exporter", "precision") and record.shipped:
+    if is_shipped(record, fault):
         return str(record.shipped)
     if fault == "exporter" and record.own_code:  # of which it is not known to be that code
         return f"the exporter, or the case's own {', '.join(record.own_code)}"

@@ -127,6 +127,10 @@ def off_by_little(g: Any, x: Any) -> Any:
     return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.00003)))
 
 
+def from_zero(g: Any, x: Any) -> Any:
+    return g.op("Sub", g.op("Constant", value_t=torch.tensor(0.0)), x)
+
+
 def of_no_mode(g: Any, x: Any, _: Any) -> Any:
     return g.op("DepthToSpace", x, blocksize_i=2, mode_s="CDR")
 
@@ -219,6 +223,14 @@ def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench, na
     assert record.smallest is not None and record.smallest["operators"] == [*row.small], record.smallest
     if "decomposition" in name:
         assert "Declaration: aten::add.Tensor(" in f"{record.reason}"
+
+
+def test_a_zero_of_the_other_sign_is_named_behind_a_wrong_infinity(bench):
+    with planted(symbolic(from_zero, "neg")):
+        record = bench.run(say(case_of("torch.reciprocal(-torch.relu(x)) * 2"), TORCHSCRIPT))
+    assert verdict(record) == ("failed", "compare", "WrongInf", "case"), record.reason
+    assert (record.operator["operator"], record.operator["type"]) == ("aten.neg", "Sub"), record.operator
+    assert any("neg(0) got 0, wanted -0" in line for line in details(record))
 
 
 SECOND = {
