@@ -36,7 +36,7 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     for name, what in (
         ("exporter", "torchscript, dynamo, onnx"),
         ("opset", "numbers"),
-        ("runtime", ", ".join(registry.IN_CASES)),
+        ("runtime", f"{', '.join(registry.IN_CASES)}; one that no case names runs them all"),
         ("precision", "fp32, fp16, int8"),
     ):
         group.add(name, metavar="A,B", help=f"keep only these: {what}")
