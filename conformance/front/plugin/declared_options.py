@@ -57,6 +57,11 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
         help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",
     )
     group.add(
+        "provider-option",
+        metavar="KEY=VALUE,...",
+        help="options of the execution providers that go before those of the cases, as in use_tf32=1",
+    )
+    group.add(
         "examples",
         type=option_types.count(0),
         metavar="N",
