@@ -212,10 +212,11 @@ def test_a_package_with_a_provider_is_found_by_the_names_of_its_module_and_its_f
 
 
 def test_options_of_a_provider_stand_in_a_case_and_go_before_them_on_the_command_line(bench, provider):
-    own, other = ours.prefix(PROVIDER), ours.prefix(RTX)
+    own = ours.prefix(PROVIDER)
+    config = f"{own}intra_op_num_threads: 3, {own}session: 1, {ours.prefix(RTX)}of_another: 1"
     body = say("forward: torch.sin(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}",
                "export: {torchscript: [17]}", f"runtimes: [{NAME}, onnxruntime]",
-               f"onnxruntime: {{config: {{{own}intra_op_num_threads: 3, {own}session: 1, {other}x: 1}}}}")  # fmt: skip
+               f"onnxruntime: {{config: {{{config}}}}}")  # fmt: skip
     plain, other_cell = (one for one in bench.cells(body) if one.check == "accuracy")
     record = bench.run_cell(plain, provider_option={"session": "2"})
     assert verdict(record) == PASSED
