@@ -281,8 +281,11 @@ def misfit(said: object, names: set[str]) -> str | None:
         return f"there is a runtime {name} already"
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or not said.get("title"):
         return "it needs a title, and a name of lower-case letters, digits and hyphens"
-    if any(not re.fullmatch(r"[\w.]+:\w+", said.get(key) or said.get("opens", "")) for key in ("opens", "absent")):
-        return "opens and absent are written as module:function"
+    places = [said.get("opens", ""), *(said[key] for key in ("absent", "no_witness", "imports") if said.get(key))]
+    if not all(re.fullmatch(r"[\w.]+:\w+", place) for place in places):
+        return "opens, absent, no_witness and imports are written as module:function"
+    if not {*said.get("takes", ())} <= {"config", "build", "provider"}:
+        return "takes is of config, build and provider"
     return None if said.get("kernels") in (None, "", *names) else f"there is no runtime {said['kernels']}"
 
 
@@ -326,8 +329,8 @@ def absence(name: str | None) -> str | None:
     entry = named(name) if name else None
     if entry is None or not entry.absent:
         return None
-    reason: str | None = function(entry.absent)(*([entry.provider] if entry.provider else []))
-    return reason
+    reason: str | Exception | None = attempt(lambda: function(entry.absent)(*filter(None, [entry.provider])))
+    return f"{entry.absent} raises {summarize(reason)}" if isinstance(reason, Exception) else reason
 
 
 def absence_inside(name: str) -> str | None:

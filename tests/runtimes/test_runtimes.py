@@ -209,12 +209,20 @@ class Point:
     ({**ENTRY, "open": "toy:opens"}, "there is no open; did you mean 'opens'"),
     ({**ENTRY, "packages": "toy"}, "packages is a str, and has to be a tuple"),
     ({**ENTRY, "name": "a toy"}, "a name of lower-case letters"), ({**ENTRY, "opens": "toy"}, "module:function"),
+    ({**ENTRY, "no_witness": "toy"}, "module:function"), ({**ENTRY, "takes": ("toys",)}, "takes is of config,"),
     ({**ENTRY, "kernels": "gone"}, "there is no runtime gone"), ({}, "for the interface None"),
     ({"interface": 1, "name": "toy", "title": "toy"}, "module:function"),
 ])  # fmt: skip
 def test_what_cannot_be_taken_is_left_out_with_a_sentence(said, why):
     (told,) = registry.added([Point("toy", said)])
     assert told[0] == "toy" and str(told[1]).startswith("the runtime toy is left out: ") and why in str(told[1])
+
+
+def test_an_absence_that_raises_is_one(monkeypatch):
+    """As where a package that it looks for is broken."""
+    entry = registry.RuntimeEntry(**{**ENTRY, "absent": "toy.there_is_none:absence"})
+    monkeypatch.setitem(registry._BY_NAME, "toy", entry)
+    assert str(registry.absence("toy")).startswith("toy.there_is_none:absence raises ModuleNotFoundError")
 
 
 def test_of_two_of_one_name_the_first_is_taken():
