@@ -24,8 +24,8 @@ from conformance.process.errors import Unavailable
 _IMPORT = (sys.executable, "-m", "iree.compiler.tools.import_onnx")
 _FLAGS = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
           "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false")  # fmt: skip
-_LACKS = re.compile(r"failed to legalize operation 'torch\.operator'.*?onnx\.(\w+)", re.DOTALL)
-"""How the compiler says that it has no such operator of ONNX, or not with these types or attributes."""
+_LACKS = re.compile(r"failed to legalize operation '([\w.]+)'(?:.*?onnx\.(\w+))?", re.DOTALL)
+"""How the compiler says that it has no such operator, or not with these types or attributes."""
 
 
 class CompilationFailed(RuntimeError):
@@ -87,7 +87,7 @@ def _called(*command: str) -> None:
     if done.returncode:
         lacking = _LACKS.search(done.stderr)
         if lacking is not None:
-            raise Unavailable(f"IREE's compiler does not take this {lacking[1]}")
+            raise Unavailable(f"IREE's compiler does not take this {lacking[2] or lacking[1]}")
         errors = [line for line in done.stderr.splitlines() if "rror" in line]
         raise CompilationFailed((errors or [f"exit {done.returncode}"])[0][-300:])
 
