@@ -24,7 +24,7 @@ from conformance.process.errors import Unavailable
 _IMPORT = (sys.executable, "-m", "iree.compiler.tools.import_onnx")
 _FLAGS = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
           "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false")  # fmt: skip
-_LACKS = re.compile(r"failed to legalize operation '([\w.]+)'(?:.*?onnx\.(\w+))?", re.DOTALL)
+_LACKS = re.compile(r"failed to legalize operation '([\w.]+)'(?:[^\n]*?onnx\.(\w+))?")
 """How the compiler says that it has no such operator, or not with these types or attributes."""
 
 
