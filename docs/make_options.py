@@ -23,7 +23,8 @@ pytest's own options work as everywhere: `-k` and `-m` select, `-x` stops at the
 time (`--cell-workers`), those of one module in one process, and tests end in the order in which their cells do. With
 `-n` of pytest-xdist each of its processes runs cells, one at a time, as `--dist` says. Ids of tests read
 `test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]`; `-k` also finds a cell by its own id and by the tags of its
-case, and `-m latency` keeps the budgets of time alone. Exit codes are pytest's."""
+case, and `-m latency` keeps the budgets of time alone. Exit codes are pytest's. What is given on every command line
+stands in pytest's own settings: `addopts = "--conformance-runtime openvino"`."""
 
 OUTRO = """## Exit codes
 

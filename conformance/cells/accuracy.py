@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from conformance.case.draw.draw import Draw
 from conformance.cells.check_recorded import check_meaning
@@ -22,9 +26,10 @@ from conformance.models.engine_build import engine_build
 from conformance.models.kept.answers import KeptAnswers
 from conformance.models.kept.model_store import Stored
 from conformance.process.arrays import Array
-from conformance.process.errors import Stopped
+from conformance.process.errors import Stopped, attempt
 from conformance.results.baseline.change import Limits
 from conformance.results.records.explanation import note_details
+from conformance.results.records.record_types import Warned
 from conformance.results.records.words import STORAGE, base_of
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import PROVIDER as CPU
@@ -72,11 +77,54 @@ def check_accuracy(run: CellRun) -> RedCell | None:
         run.note_changes()
         raise
     run.note_changes()
+    if cell.check == "accuracy" and cell.runtime != registry.EVALUATOR:  # which takes long, and is Python
+        _note_variation(run, verify, session, model)
     if red is None and cell.check == "accuracy":
         note_coverage(run, verify)
     if red is None:
         _note_saturation(run, verify, model)
     return red
+
+
+SESSION_BYTES = 2**26
+"""Bytes of a model and its weights from which no second session is opened beside the first, for its memory."""
+
+
+def _note_variation(run: CellRun, verify: Verifier, session: Session, model: Stored) -> None:
+    """Note where the runtime gives other bits for the same inputs, in another call or in another session. That is
+    allowed, and excuses nothing: what is wrong in either is wrong."""
+    cell, inputs = run.cell, run.prepared.inputs()
+    assert cell.runtime is not None
+    entry = registry.named(cell.runtime)
+    config = run.config() if "config" in entry.takes else {}
+    drawn = {place for place, output in enumerate(verify.outputs()) if output.random}
+
+    def outputs(of: Session) -> list[Array]:
+        return [output for place, output in enumerate(of.run(inputs)) if place not in drawn]
+
+    def varies() -> list[str]:
+        first = outputs(session)
+        told = [f"{how} between calls" for how in _apart(first, outputs(session))]
+        if not entry.builds and sum(file.stat().st_size for file in model.file.parent.iterdir()) < SESSION_BYTES:
+            with opener(entry.name, None, config)(model.file, run.libraries()) as other:
+                told += [f"{how} between sessions" for how in _apart(first, outputs(other))]
+        return told
+
+    told = attempt(varies)  # that the runtime fails is told where it is judged
+    if told and not isinstance(told, Exception):
+        warning: Warned = {"name": "varies", "error": "Varies", "text": f"{entry.title} {' and '.join(told)}"}
+        run.record.warnings = [*run.record.warnings, warning]
+
+
+def _apart(one: Sequence[Array], other: Sequence[Array]) -> Iterator[str]:
+    """Yield how far outputs that are not the same bits are apart."""
+    if [each.tobytes() for each in one] == [each.tobytes() for each in other]:
+        return
+    sizes = [
+        np.abs(np.subtract(a, b, dtype=np.float64)) for a, b in zip(one, other, strict=True) if a.dtype.kind != "U"
+    ]
+    most = max((float(np.nanmax(size, initial=0.0)) for size in sizes), default=0.0)
+    yield f"varies by {most:.1g}" if 0 < most < math.inf else "varies"
 
 
 def load_model(run: CellRun, draws: Draws, model: Stored) -> tuple[Session | None, Stopped | None]:

@@ -47,7 +47,8 @@ from conformance.results.records.words import Exporter
 from conformance.runtimes import registry
 from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.training_nodes import in_training
-from conformance.runtimes.onnxruntime import NO_FALLBACK
+from conformance.runtimes.onnxruntime import NO_FALLBACK, check_config, prefix
+from conformance.runtimes.onnxruntime import PROVIDER as CPU
 
 _T = TypeVar("_T")
 
@@ -351,12 +352,15 @@ class CellRun:
     def config(self) -> dict[str, str]:
         """The session options of ONNX Runtime; Stopped at ``load`` for one that it does not know."""
         options = dict(self.cell.case.says.onnxruntime.config)
+        own = registry.named(self.cell.runtime).provider if self.cell.runtime else ""
+        if own:
+            options |= {f"{prefix(own)}{key}": value for key, value in self.settings.provider_option.items()}
+        others = tuple(prefix(entry.provider) for entry in registry.RUNTIMES if entry.provider not in ("", own))
+        options = {key: value for key, value in options.items() if not key.startswith(others)}
         with self.stages("load", "case"):
             if options:
-                from conformance.runtimes.onnxruntime import check_config
-
                 try:
-                    check_config(options)
+                    check_config(options, own or CPU)
                 except ValueError as error:
                     raise Stopped("load", "UnknownOption", str(error), "case") from None
         if self.settings.require_provider and self.cell.runtime and registry.named(self.cell.runtime).provider:

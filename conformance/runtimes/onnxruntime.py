@@ -18,7 +18,7 @@ from conformance.process.errors import Unavailable, did_you_mean
 from conformance.runtimes import telemetry  # noqa: F401
 from conformance.runtimes.inferred import infer
 from conformance.runtimes.onnxgraph.reads import inside
-from conformance.runtimes.plugin_providers import devices
+from conformance.runtimes.plugin_providers import devices, module_of
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
@@ -121,12 +121,20 @@ def _providers(provider: str, config: Mapping[str, str] | None, options: Session
     that. None where ``options`` got the devices of the provider instead."""
     if provider == PROVIDER:
         return [PROVIDER]
+    start = prefix(provider)
+    said = {key.removeprefix(start): value for key, value in (config or {}).items() if key.startswith(start)}
     own = devices(provider)
     if own:
-        options.add_provider_for_devices(own, dict(_EXACT.get(provider, {})))
+        exact = {key: value for key, value in _EXACT.get(provider, {}).items() if key != "device_type"}
+        options.add_provider_for_devices(own, exact | said)
         return None
     rest = [] if (config or {}).get(NO_FALLBACK) == "1" else [PROVIDER]
-    return [(provider, dict(_EXACT.get(provider, {}))), *rest]
+    return [(provider, {**_EXACT.get(provider, {}), **said}), *rest]
+
+
+def prefix(provider: str) -> str:
+    """How session options begin that are options of a provider: ``ep.cudaexecutionprovider.``."""
+    return f"ep.{provider.lower()}."
 
 
 def _options(libraries: Sequence[str], config: Mapping[str, str] | None, provider: str) -> SessionOptions:
@@ -136,45 +144,54 @@ def _options(libraries: Sequence[str], config: Mapping[str, str] | None, provide
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # its warnings are not about this model's answers
     for key, value in (config or {}).items():
-        if key != NO_FALLBACK or provider != PROVIDER:  # a witness on the CPU falls back to nothing
+        of_provider = key.startswith(prefix(provider))  # which gets it itself
+        if not of_provider and (key != NO_FALLBACK or provider != PROVIDER):  # the CPU's falls back to nothing
             options.add_session_config_entry(key, value)
     for library in libraries:
         options.register_custom_ops_library(library)
     return options
 
 
-def check_config(config: Mapping[str, str]) -> None:
-    """Raise ValueError for a key that the installed ONNX Runtime does not know.
+def check_config(config: Mapping[str, str], provider: str = PROVIDER) -> None:
+    """Raise ValueError for a key that the installed ONNX Runtime does not know, nor the provider's own library.
 
-    ``add_session_config_entry`` takes any key and says nothing. The keys that ONNX Runtime looks up stand as text in
-    its library, so that a key which is not there has no effect.
+    ``add_session_config_entry`` takes any key and says nothing. The keys that are looked up stand as text in a
+    library, so that a key which is not there has no effect.
     """
     import onnxruntime
 
+    start = prefix(provider)
     for key in config:
-        if not knows(key):
+        name = key.removeprefix(start)
+        if name != key and not knows(name, provider):
+            known = sorted(each.removeprefix(start) for each in _known_keys(provider) if each.startswith(start))
+            text = f"{provider} has no option '{name}'"
+            raise ValueError(text + (f"; it has {', '.join(known)}" if known else ""))
+        if not knows(name, provider):
             text = f"ONNX Runtime {onnxruntime.__version__} has no session option '{key}'"
             raise ValueError(f"{text}{did_you_mean(key, _known_keys())}")
 
 
 @cache
-def knows(key: str) -> bool:
-    """Return whether the installed ONNX Runtime has a session option of that key."""
-    name = key.encode()
-    return any(library.find(name) >= 0 for library in _libraries())
+def knows(key: str, provider: str = PROVIDER) -> bool:
+    """Return whether the installed ONNX Runtime, or the provider's own library, has an option of that key."""
+    name = key.encode() + b"\0"
+    return any(library.find(name) >= 0 for library in _libraries(provider))
 
 
-def _libraries() -> Iterator[mmap.mmap]:
+def _libraries(provider: str = PROVIDER) -> Iterator[mmap.mmap]:
     import onnxruntime.capi
 
-    for file in sorted(Path(onnxruntime.capi.__path__[0]).glob("*onnxruntime*.so*")):
+    module = None if provider == PROVIDER else module_of(provider)
+    files = sorted(Path(onnxruntime.capi.__path__[0]).glob("*onnxruntime*.so*"))
+    for file in [*files, *([] if module is None else [Path(module.get_library_path())])]:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as library:
             yield library
 
 
-def _known_keys() -> list[str]:
-    keys = re.compile(rb"(?:session|optimization|ep|mlas)\.[a-z0-9_]+(?:\.[a-z0-9_]+)*")
-    found = {match.decode() for library in _libraries() for match in keys.findall(library)}
+def _known_keys(provider: str = PROVIDER) -> list[str]:
+    keys = re.compile(rb"(?:session|optimization|ep|mlas)\.[a-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
+    found = {match.decode() for library in _libraries(provider) for match in keys.findall(library)}
     return sorted(key for key in found if not key.endswith((".h", ".cc")))  # names of source files
 
 

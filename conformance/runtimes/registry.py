@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
 
 from conformance.process.errors import attempt, did_you_mean, summarize
+from conformance.runtimes import plugin_providers
 
 GROUP = "conformance.runtimes"
 """The group of entry points by which other packages add runtimes."""
@@ -105,15 +107,43 @@ PROVIDERS = {
     "cuda": ("CUDAExecutionProvider", "CUDA", "onnxruntime-gpu"),
     "tensorrt": ("TensorrtExecutionProvider", "TensorRT", "onnxruntime-gpu"),
     "tensorrt-rtx": ("NvTensorRTRTXExecutionProvider", "TensorRT for RTX", "onnxruntime-ep-nv-tensorrt-rtx"),
-    "openvino": ("OpenVINOExecutionProvider", "OpenVINO", "onnxruntime-openvino"),
-    "directml": ("DmlExecutionProvider", "DirectML", "onnxruntime-directml"),
+    "openvino": ("OpenVINOExecutionProvider", "OpenVINO", "onnxruntime-ep-openvino"),
+    "webgpu": ("WebGpuExecutionProvider", "WebGPU", "onnxruntime-ep-webgpu"),
+    "qnn": ("QNNExecutionProvider", "QNN", "onnxruntime-qnn"),
+    "migraphx": ("MIGraphXExecutionProvider", "MIGraphX", "onnxruntime-migraphx"),
+    "directml": ("DmlExecutionProvider", "DirectML", "onnxruntime-windowsml"),
     "coreml": ("CoreMLExecutionProvider", "Core ML", "onnxruntime"),
     "xnnpack": ("XnnpackExecutionProvider", "XNNPACK", "onnxruntime"),
 }
 """Execution providers of ONNX Runtime by the word after ``onnxruntime-`` in a runtime's name: what ONNX Runtime calls
 them, what sentences do, and a package that has them."""
 
-_OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()))
+
+def _provider_of(module: str) -> str:
+    return str(importlib.import_module(module).get_ep_name())
+
+
+def _plugged_in() -> Iterator[tuple[str, str | tuple[str, str, str]]]:
+    """Yield the providers of packages that ``PROVIDERS`` does not name, as it has them, and in place of one that does
+    not say its name a sentence."""
+    listed = {package.replace("-", "_") for _, _, package in PROVIDERS.values()}
+    for module in plugin_providers.modules():
+        word = module.removeprefix("onnxruntime_").removeprefix("ep_").replace("_", "-")
+        if module not in listed:
+            name: str | Exception = attempt(partial(_provider_of, module))
+            package = module.replace("_", "-")
+            if isinstance(name, Exception):
+                yield word, f"the provider of {package} is left out: {module} raises {summarize(name)}"
+            elif name not in {provider for provider, _, _ in PROVIDERS.values()}:
+                yield word, (name, name.removesuffix("ExecutionProvider"), package)
+
+
+_PLUGGED_IN = dict(_plugged_in())
+PROVIDERS |= {word: said for word, said in _PLUGGED_IN.items() if isinstance(said, tuple)}
+
+_EARLIER = ("onnxruntime-openvino", "onnxruntime-directml")
+"""Packages that had providers until March 2026."""
+_OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()), *_EARLIER)
 
 RTX = "tensorrt-rtx"
 EVALUATOR = "onnx-reference"
@@ -251,14 +281,19 @@ def misfit(said: object, names: set[str]) -> str | None:
         return f"there is a runtime {name} already"
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or not said.get("title"):
         return "it needs a title, and a name of lower-case letters, digits and hyphens"
-    if any(not re.fullmatch(r"[\w.]+:\w+", said.get(key) or said.get("opens", "")) for key in ("opens", "absent")):
-        return "opens and absent are written as module:function"
+    places = [said.get("opens", ""), *(said[key] for key in ("absent", "no_witness", "imports") if said.get(key))]
+    if not all(re.fullmatch(r"[\w.]+:\w+", place) for place in places):
+        return "opens, absent, no_witness and imports are written as module:function"
+    if not {*said.get("takes", ())} <= {"config", "build", "provider"}:
+        return "takes is of config, build and provider"
     return None if said.get("kernels") in (None, "", *names) else f"there is no runtime {said['kernels']}"
 
 
 _ADDED = (*added(entry_points(group=GROUP)),)
 LEFT_OUT = {name: each for name, each in _ADDED if isinstance(each, str)}
-"""Sentences about runtimes of other packages that could not be taken, by the names of their entry points."""
+"""Sentences about runtimes of other packages that could not be taken, by the names of their entry points, and about
+providers of ONNX Runtime, by their runtimes' names."""
+LEFT_OUT |= {f"onnxruntime-{word}": said for word, said in _PLUGGED_IN.items() if isinstance(said, str)}
 RUNTIMES = (*_OWN, *(each for _, each in _ADDED if isinstance(each, RuntimeEntry)))
 """In the order in which the matrix shows them, and in which they are asked for a second opinion."""
 
@@ -294,8 +329,8 @@ def absence(name: str | None) -> str | None:
     entry = named(name) if name else None
     if entry is None or not entry.absent:
         return None
-    reason: str | None = function(entry.absent)(*([entry.provider] if entry.provider else []))
-    return reason
+    reason: str | Exception | None = attempt(lambda: function(entry.absent)(*filter(None, [entry.provider])))
+    return f"{entry.absent} raises {summarize(reason)}" if isinstance(reason, Exception) else reason
 
 
 def absence_inside(name: str) -> str | None:

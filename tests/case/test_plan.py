@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from conformance.case.files.case_file import case_files, load
-from conformance.case.plan.catalogue import Selection, plan, unmatched
+from conformance.case.plan.catalogue import Selection, plan, read_suite, unmatched
 from conformance.case.plan.expected import declared, owed
 from conformance.results.records.words import base_of
 from tests.kit.cases import case_of, load_case, say, write_case
+from tests.kit.models import model_of
 
 pytestmark = pytest.mark.smoke
 
@@ -42,6 +43,32 @@ def test_specials_need_float_inputs_and_can_be_switched_off(tmp_path):
 ])  # fmt: skip
 def test_a_selection_keeps_what_it_names(tmp_path, selection, count):
     assert len(ids(load_case(tmp_path, BODY), selection)) == count
+
+
+@pytest.mark.parametrize(("asked", "more", "added"), [
+    (["openvino"], "", [("first", "openvino"), ("second", "openvino")]),
+    (["openvino", "onnxruntime"], "", [("first", "openvino"), ("second", "openvino")]),
+    (["openvino"], "runtimes: openvino", [("second", "openvino")]),  # the case that names it is who is meant
+    (["tensorrt"], "", []), (["tensorrt-rtx"], "", []), (["onnx-reference"], "runtimes: onnx-reference", []),
+])  # fmt: skip
+def test_a_runtime_that_no_case_names_runs_all_cases(tmp_path, asked, more, added):
+    """Unless cases say how it is to build."""
+    body = case_of("torch.sin(x)", "export: {torchscript: [17]}", "specials: false")
+    for name, runtimes in (("first", "runtimes: onnxruntime"), ("second", more or "runtimes: onnxruntime")):
+        write_case(tmp_path, say(body, runtimes), name=name)
+    cells, files = read_suite([tmp_path], Selection(runtimes=asked))
+    found = [(cell.case.name, cell.runtime) for cell in cells if cell.check == "accuracy"]
+    assert not any(files.values()), files
+    assert [one for one in found if one[1] not in ("onnxruntime", "onnx-reference")] == added
+    assert [cell.case.name for cell in cells] == sorted(cell.case.name for cell in cells)
+
+
+def test_the_evaluator_that_says_what_a_file_means_is_not_held_against_itself(tmp_path):
+    (tmp_path / "net.onnx").write_bytes(model_of("g (float[N] x) => (float[N] y) { y = Sin(x) }").SerializeToString())
+    cells, _ = read_suite(
+        [write_case(tmp_path, "onnx: net.onnx")], Selection(runtimes=["onnx-reference", "openvino"])
+    )
+    assert {cell.runtime for cell in cells if cell.runtime} == {"openvino"}
 
 
 @pytest.mark.parametrize("when, count", [

@@ -1,5 +1,9 @@
 """Plants defects in a runtime by putting a session of ours in its place, and checks who is at fault."""
 
+import contextlib
+import functools
+import itertools
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +13,7 @@ from conformance.case.draw.example import Draw, given
 from conformance.judge.comparer import repeated
 from conformance.process.errors import Stopped
 from tests.kit.cases import PASSED, case_of, details, verdict
-from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
+from tests.kit.runtimes import ANY_OPTIMIZER, replaced_runtime, wrong_runtime
 
 BODY = case_of("torch.sin(x)", dims="batch: 1..64")
 WRONG = ("failed", "compare", "WrongValue", "runtime")
@@ -67,6 +71,48 @@ def test_a_failure_that_does_not_come_again_is_its_own_reason(bench):
 
     record = run_wrong(bench, once, "onnxruntime")
     assert verdict(record) == ("failed", "compare", "NotRepeatable", "runtime")
+
+
+TINY = 2.0**-23
+
+
+def changing(of):
+    """Sessions that give another last bit in every second call, or in every second session."""
+    seen = []
+
+    @contextlib.contextmanager
+    def opened(original, model, libraries, **options):
+        with original(model, libraries, **options) as session:
+            run, mine = session.run, len(seen)
+            seen.append(session)
+            calls = itertools.count()
+            session.run = lambda inputs: [
+                output * np.float32(1 + (mine if of == "sessions" else next(calls)) % 2 * TINY)
+                for output in run(inputs)
+            ]
+            yield session
+
+    return lambda original: functools.partial(opened, original)
+
+
+@pytest.mark.parametrize("of", ["calls", "sessions"])
+def test_what_a_runtime_does_not_give_again_bit_by_bit_is_noted_and_excuses_nothing(bench, of):
+    assert bench.run(BODY).warnings == []
+    with replaced_runtime(changing(of)):
+        record = bench.run(BODY)
+    assert verdict(record) == PASSED, record.reason
+    (warning,) = record.warnings
+    assert re.fullmatch(f"ONNX Runtime varies by [1-9]e-0[78] between {of}", warning["text"])
+    assert f"warning: {warning['text']}" in details(record)
+    with replaced_runtime(changing(of)):
+        wrong = run_wrong(bench, off_by_a_bit, "onnxruntime")
+    assert verdict(wrong) == WRONG and any("varies by" in one["text"] for one in wrong.warnings)
+
+
+def test_an_output_that_is_random_on_purpose_is_not_said_to_vary(bench):
+    body = case_of("torch.sin(x)", "outputs: [{name: y, random: standard normal}]")
+    with wrong_runtime(lambda inputs, outputs: [np.random.default_rng().normal(size=outputs[0].shape)]):
+        assert [one["name"] for one in bench.run(body).warnings] == ["random"]
 
 
 @pytest.mark.parametrize("now, fault", [(1.0, "runtime"), (2.0, "case")])

@@ -1,8 +1,11 @@
 """ONNX Runtime's other execution providers: absent, leaving nodes to the CPU, or wrong."""
 
-import importlib.util
+import os
+import re
+import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import onnxruntime
@@ -11,7 +14,6 @@ import pytest
 from conformance.process.errors import Unavailable
 from conformance.runtimes import onnxruntime as ours
 from conformance.runtimes import opener, plugin_providers, registry
-from conformance.runtimes.plugin_providers import MODULES
 from conformance.runtimes.providers import absence
 from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.kit.models import model_of
@@ -19,7 +21,7 @@ from tests.kit.runs import run_suite
 
 ABSENT = {word: entry for word, entry in registry.PROVIDERS.items()
           if entry[0] not in onnxruntime.get_available_providers()
-          and importlib.util.find_spec(MODULES.get(entry[0], "no module")) is None}  # fmt: skip
+          and entry[2].replace("-", "_") not in plugin_providers.modules()}  # fmt: skip
 WORD = next(iter(ABSENT))
 PROVIDER = ABSENT[WORD][0]
 NAME = f"onnxruntime-{WORD}"
@@ -125,16 +127,18 @@ def test_a_session_without_the_provider_is_not_taken_for_one_with_it(provider, t
 # ---- providers in a library of their own ---------------------------------------------------------------------
 
 RTX = "NvTensorRTRTXExecutionProvider"
+MODULE = "onnxruntime_ep_nv_tensorrt_rtx"
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Any:
+def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The module of a provider's library as if it were installed; what registering it does is ``register``."""
-    module: Any = types.ModuleType(MODULES[RTX])
-    module.__spec__ = importlib.util.spec_from_loader(MODULES[RTX], loader=None)
-    module.get_ep_name, module.get_library_path = lambda: RTX, lambda: "libprovider.so"
+    module: Any = types.ModuleType(MODULE)
+    module.get_ep_name, module.get_library_path = lambda: RTX, lambda: str(tmp_path / "libprovider.so")
+    (tmp_path / "libprovider.so").write_bytes(b"\0ep.nvtensorrtrtxexecutionprovider.nv_max_workspace_size\0nv_dump\0")
     module.register = lambda name, path: None
-    monkeypatch.setitem(sys.modules, MODULES[RTX], module)
+    monkeypatch.setattr(plugin_providers, "modules", lambda: (MODULE,))
+    monkeypatch.setitem(sys.modules, MODULE, module)
     monkeypatch.setattr(
         onnxruntime, "register_execution_provider_library", lambda name, path: module.register(name, path)
     )
@@ -175,6 +179,52 @@ def test_a_session_takes_the_provider_from_its_devices(library, monkeypatch, tmp
     ):
         pass
     assert RTX in asked
+
+
+def test_an_option_that_a_provider_does_not_know_is_refused_with_those_that_it_has(library):
+    for key in ("nv_max_workspace_size", "nv_dump"):
+        ours.check_config({f"{ours.prefix(RTX)}{key}": "1"}, RTX)
+    with pytest.raises(ValueError, match=f"{RTX} has no option 'nv_size'; it has nv_max_workspace_size$"):
+        ours.check_config({f"{ours.prefix(RTX)}nv_size": "1"}, RTX)
+
+
+def test_a_module_that_cannot_be_imported_is_named_where_its_provider_is_looked_for(library, monkeypatch):
+    monkeypatch.setattr(plugin_providers, "modules", lambda: ("onnxruntime_ep_there_is_none",))
+    with pytest.raises(Unavailable, match="onnxruntime_ep_there_is_none, which may bring it, raises ModuleNotFound"):
+        plugin_providers.devices(RTX)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("def get_ep_name(): return 'ToyExecutionProvider'", "this ONNX Runtime has no Toy|knows no device|registered"),
+    ("raise OSError('no toy here')", "the provider of onnxruntime-ep-toy is left out: onnxruntime_ep_toy raises"),
+])  # fmt: skip
+def test_a_package_with_a_provider_is_found_by_the_names_of_its_module_and_its_functions(tmp_path, text, said):
+    (tmp_path / "onnxruntime_ep_toy").mkdir()
+    (tmp_path / "onnxruntime_ep_toy" / "__init__.py").write_text(
+        f"{text}\ndef get_library_path(): return '/there/is/none.so'\n", encoding="utf-8"
+    )
+    code = "from conformance.runtimes import registry as r\nn = 'onnxruntime-toy'\n"
+    code += "print(r.absence(n) if n in r.RUNNING else r.LEFT_OUT[n])"
+    path = os.pathsep.join(map(str, (Path(__file__).parents[2], tmp_path)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+    assert re.search(said, done.stdout), done
+
+
+def test_options_of_a_provider_stand_in_a_case_and_go_before_them_on_the_command_line(bench, provider):
+    own = ours.prefix(PROVIDER)
+    config = f"{own}intra_op_num_threads: 3, {own}session: 1, {ours.prefix(RTX)}of_another: 1"
+    body = say("forward: torch.sin(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}",
+               "export: {torchscript: [17]}", f"runtimes: [{NAME}, onnxruntime]",
+               f"onnxruntime: {{config: {{{config}}}}}")  # fmt: skip
+    plain, other_cell = (one for one in bench.cells(body) if one.check == "accuracy")
+    record = bench.run_cell(plain, provider_option={"session": "2"})
+    assert verdict(record) == PASSED
+    given = dict(provider["providers"][:1])[PROVIDER]
+    assert (given["intra_op_num_threads"], given["session"]) == ("3", "2")
+    assert verdict(bench.run_cell(other_cell, provider_option={"session": "2"})) == PASSED
+    wrong = bench.run_cell(plain, provider_option={"sesion_of_no_name": "2"})
+    assert verdict(wrong) == ("failed", "load", "UnknownOption", "case"), wrong.reason
 
 
 def test_a_provider_that_is_built_in_needs_no_library(library):

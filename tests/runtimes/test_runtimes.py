@@ -75,7 +75,8 @@ TOYKIT = """
 import onnx.reference
 def load(file):
     evaluator = onnx.reference.ReferenceEvaluator(file)
-    return lambda inputs: evaluator.run(None, dict(inputs))
+    more = 1e-3 if "Cos" in {node.op_type for node in evaluator.proto_.graph.node} else 0  # its kernel is wrong
+    return lambda inputs: [one + one.dtype.type(more) for one in evaluator.run(None, dict(inputs))]
 """
 
 CASES = """
@@ -87,6 +88,12 @@ sound:
   dims: {batch: 1..4}
   runtimes: [onnxruntime, toykit]
   latency: [{runtime: toykit, at_most: 1000 x toykit, seconds: 0.5}]
+wrong_kernel:
+  about: what toykit computes wrong
+  forward: torch.cos(x)
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  runtimes: [toykit]
 exported_wrong:
   about: the traced size becomes a constant, so that all runtimes are wrong
   forward: x + int(x.shape[0])
@@ -135,6 +142,8 @@ def test_a_runtime_that_a_package_adds_runs_cells_and_is_asked_for_its_opinion(s
     assert (sound["status"], sound["arithmetic"]["provider"]) == ("passed", "toykit"), done.text
     assert records["latency[sound-torchscript-op17-toykit-fp32]"]["status"] in ("passed", "skipped")
     assert re.search(r"^ +ts export +ts ort fp32 +ts toy fp32$", done.text, re.M), done.text
+    planted = records["accuracy[wrong_kernel-torchscript-op17-toykit-fp32]"]
+    assert (planted["error"], planted["fault"]) == ("WrongValue", "runtime"), done.text
     wrong = records["accuracy[exported_wrong-torchscript-op17-onnxruntime-fp32]"]
     assert wrong["fault"] == "exporter" and "toykit: is wrong too" in text.details(Record.from_dict(wrong))
     assert "toykit" in done.header["environment"]["versions"]
@@ -209,12 +218,20 @@ class Point:
     ({**ENTRY, "open": "toy:opens"}, "there is no open; did you mean 'opens'"),
     ({**ENTRY, "packages": "toy"}, "packages is a str, and has to be a tuple"),
     ({**ENTRY, "name": "a toy"}, "a name of lower-case letters"), ({**ENTRY, "opens": "toy"}, "module:function"),
+    ({**ENTRY, "no_witness": "toy"}, "module:function"), ({**ENTRY, "takes": ("toys",)}, "takes is of config,"),
     ({**ENTRY, "kernels": "gone"}, "there is no runtime gone"), ({}, "for the interface None"),
     ({"interface": 1, "name": "toy", "title": "toy"}, "module:function"),
 ])  # fmt: skip
 def test_what_cannot_be_taken_is_left_out_with_a_sentence(said, why):
     (told,) = registry.added([Point("toy", said)])
     assert told[0] == "toy" and str(told[1]).startswith("the runtime toy is left out: ") and why in str(told[1])
+
+
+def test_an_absence_that_raises_is_one(monkeypatch):
+    """As where a package that it looks for is broken."""
+    entry = registry.RuntimeEntry(**{**ENTRY, "absent": "toy.there_is_none:absence"})
+    monkeypatch.setitem(registry._BY_NAME, "toy", entry)
+    assert str(registry.absence("toy")).startswith("toy.there_is_none:absence raises ModuleNotFoundError")
 
 
 def test_of_two_of_one_name_the_first_is_taken():
@@ -227,7 +244,8 @@ def test_what_is_left_out_is_told_by_a_run_and_by_doctor(site, tmp_path):
     entry = tmp_path / "site" / "toykit_conformance" / "entry.py"
     entry.write_text(entry.read_text(encoding="utf-8").replace('"toykit",', '"openvino",', 1), encoding="utf-8")
     said = "the runtime toykit of the package toykit-conformance is left out: there is a runtime openvino already"
-    (tmp_path / "toy.yaml").write_text(CASES.replace("[onnxruntime, toykit]", "onnxruntime"), encoding="utf-8")
+    cases = re.sub(r"runtimes: \[.*toykit\]", "runtimes: onnxruntime", CASES)
+    (tmp_path / "toy.yaml").write_text(cases, encoding="utf-8")
     collected = command(tmp_path / "site", tmp_path, "-m", "conformance", "run", "--cases", ".", "--collect-only")
     assert said in collected.stdout
     assert said in command(tmp_path / "site", tmp_path, "-m", "conformance", "doctor").stdout

@@ -57,8 +57,9 @@ class OnnxRuntime(Says):
         Annotated[str, Field(min_length=1)],
         Annotated[str, BeforeValidator(_option, json_schema_input_type=str | int)],
     ] = {}
-    """Session options by their keys, as in ``session.x64quantprecision: 1``. An option that the installed ONNX
-    Runtime does not know stops the cell at ``load``."""
+    """Session options by their keys, as in ``session.x64quantprecision: 1``, or a provider's options, as in
+    ``ep.cudaexecutionprovider.use_tf32: 1``. One that the installed ONNX Runtime does not know stops the cell at
+    ``load``."""
 
 
 class Latency(Says):

@@ -27,25 +27,24 @@ from conformance.results.records.words import Exporter, Precision, base_of
 from conformance.runtimes import registry
 
 
-def plan(case: Case) -> Iterator[Cell]:
-    """All cells of a case, those that share an exported model next to one another."""
+def plan(case: Case, asked: Iterable[str] = ()) -> Iterator[Cell]:
+    """All cells of a case, those that share an exported model next to one another; ``asked`` are runtimes that it
+    gets besides those that it names."""
+    file_means = case.says.onnx is not None and registry.EVALUATOR  # which is no runtime to be held against itself
+    runtimes = [name for name in dict.fromkeys((*case.says.runtimes, *asked)) if name != file_means]
     specials = any(case.says.takes_specials(name) for name in case.says.inputs)
     for exporter, target in case.says.export.exporters.items():
         registers = isinstance(target, TorchScript) and bool(target.symbolics or target.registers)
         for opset in target.opsets:
             if case.says.recorded is not None:
-                running = (
-                    name
-                    for name in case.says.runtimes
-                    if name in registry.RUNNING and not registry.named(name).builds
-                )
+                running = (name for name in runtimes if name in registry.RUNNING and not registry.named(name).builds)
                 yield from (Cell(case, "recorded", exporter, opset, name) for name in running)
                 if case.says.recorded.only:
                     continue
             yield Cell(case, "export", exporter, opset)
             if registers:
                 yield Cell(case, "registration", exporter, opset)
-            for runtime in _runtimes(case, exporter, opset) if case.says.own_precision is None else ():
+            for runtime in _at(opset, runtimes, case, exporter) if case.says.own_precision is None else ():
                 yield Cell(case, "accuracy", exporter, opset, runtime)
                 if case.says.metric is not None:
                     yield Cell(case, "metric", exporter, opset, runtime)
@@ -62,7 +61,7 @@ def plan(case: Case) -> Iterator[Cell]:
                 if opset in case.says.converted_opsets(precision, exporter) and not wrong:
                     if precision != case.says.own_precision:  # which costs nothing beside itself
                         yield Cell(case, "fidelity", exporter, opset, None, precision)
-                    for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs all of them
+                    for runtime in runtimes:  # few models are converted, so TensorRT runs all of them
                         if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
                             if case.says.metric is not None:
@@ -107,9 +106,9 @@ def _latencies(case: Case, exporter: Exporter, opset: int, wrong: bool) -> Itera
             yield Cell(case, "latency", exporter, opset, entry.runtime, entry.precision, entry)
 
 
-def _runtimes(case: Case, exporter: Exporter, opset: int) -> Iterator[str]:
+def _at(opset: int, runtimes: Iterable[str], case: Case, exporter: Exporter) -> Iterator[str]:
     """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
-    for runtime in case.says.runtimes:
+    for runtime in runtimes:
         entry = registry.named(runtime)
         if not entry.only_builds and (not entry.builds or opset in case.says.tensorrt_opsets(exporter)):
             yield runtime
@@ -188,8 +187,9 @@ def read_suite(
 ) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
     """The selected cells, and each case file by its display path with its error or None.
 
-    A case with a mistake gives no cells; the other cases keep theirs. ``read_one`` stands in for ``read_file``, for
-    who has read some of the files before.
+    A case with a mistake gives no cells; the other cases keep theirs. A runtime that is selected and that no case
+    names is one of all cases, unless it builds engines, for which cases say how. ``read_one`` stands in for
+    ``read_file``, for who has read some of the files before.
     """
     cells: list[Cell] = []
     files: dict[str, CaseFileError | None] = {}
@@ -207,13 +207,31 @@ def read_suite(
             if name in files:  # by another of the paths, or a link
                 continue
             own, wrong = (read_one or read_file)(file)
-            cases = {cell.case.name: cell.case for cell in reversed(own)}
+            cases: dict[str, Case] = {}
+            for cell in own:
+                cases.setdefault(cell.case.name, cell.case)
             problems = [*wrong, *_known(cases.values(), first)]
             files[name] = CaseFileError(problems) if problems else None
             for case in cases.values():
                 first.setdefault(case.name, case)
             cells += [cell for cell in own if first[cell.case.name] is cell.case and selection.keeps(cell)]
-    return cells, files
+    runnable = {name for name in registry.RUNNING if not registry.named(name).builds}
+    named = {name for case in first.values() for name in case.says.runtimes}
+    asked = runnable.intersection(selection.runtimes or ()) - named
+    return (_with(sorted(asked), first.values(), selection, files) if asked else cells), files
+
+
+def _with(
+    asked: Sequence[str], cases: Iterable[Case], selection: Selection, files: dict[str, CaseFileError | None]
+) -> list[Cell]:
+    """The selected cells of cases that get these runtimes too; a file of which these are too many has that error."""
+    cells: list[Cell] = []
+    for file, of_file in itertools.groupby(cases, key=lambda case: case.file):
+        try:
+            cells += [cell for cell in cells_of(file, of_file, asked) if selection.keeps(cell)]
+        except CaseFileError as error:
+            files[display_path(file)] = error
+    return cells
 
 
 def read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
@@ -242,9 +260,10 @@ def _at_opsets(case: Case, opsets: Collection[int]) -> Case:
     return replace(case, says=says.model_copy(update={"precisions": precisions, "tensorrt": tensorrt}))
 
 
-def cells_of(file: Path, cases: Iterable[Case]) -> list[Cell]:
-    """All cells of the cases of one file; raises CaseFileError where there are more than a file may have."""
-    cells = list(itertools.islice((cell for case in cases for cell in plan(case)), CELLS + 1))
+def cells_of(file: Path, cases: Iterable[Case], asked: Iterable[str] = ()) -> list[Cell]:
+    """All cells of the cases of one file, ``asked`` as in ``plan``; raises CaseFileError where there are more than a
+    file may have."""
+    cells = list(itertools.islice((cell for case in cases for cell in plan(case, asked)), CELLS + 1))
     if len(cells) > CELLS:
         text = (
             f"a file has at most {CELLS:,} cells (cases with the combinations of vary, times exporters, opsets, "

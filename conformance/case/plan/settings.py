@@ -52,6 +52,8 @@ class Settings:
     """Whether an execution provider of ONNX Runtime that leaves nodes to the CPU has failed."""
     tensorrt: Mapping[str, object] = field(default_factory=dict)
     """Builder options of this run, which take precedence over those of the cases."""
+    provider_option: Mapping[str, str] = field(default_factory=dict)
+    """Options of the execution providers of this run, which take precedence over those of the cases."""
 
     def own_folders(self) -> list[Path]:
         """Return the folders that this package keeps things in, which no case depends on."""

@@ -109,7 +109,8 @@ def _cell(record: Record) -> Cell | None:
     file = Path(record.source.get("file") or ".")
     sound, _ = read(file)
     try:
-        return next((cell for cell in cells_of(file, sound) if cell.id == record.id), None)
+        cells = cells_of(file, sound, filter(None, [record.runtime]))  # which the case need not have named
+        return next((cell for cell in cells if cell.id == record.id), None)
     except (CaseFileError, OSError):
         return None
 

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 ADDRESS = re.compile(r"local:[1-9][0-9]{0,3}|[a-z]+://\S+")
 """What ``--cluster`` takes."""
 
-_OF_CELLS = ("examples", "budget", "random", "require_provider", "tensorrt", "observe", "explain_declared")
+_OF_CELLS = (
+    "examples",
+    "budget",
+    "random",
+    "require_provider",
+    "tensorrt",
+    "provider_option",
+    "observe",
+    "explain_declared",
+)
 """The settings of a run that its cells read wherever they run."""
 ALONE = 0.25
 """A case that takes longer than this part of a worker's share of the run is begun first, so that it does not go on

@@ -36,7 +36,7 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     for name, what in (
         ("exporter", "torchscript, dynamo, onnx"),
         ("opset", "numbers"),
-        ("runtime", ", ".join(registry.IN_CASES)),
+        ("runtime", f"{', '.join(registry.IN_CASES)}; one that no case names runs them all"),
         ("precision", "fp32, fp16, int8"),
     ):
         group.add(name, metavar="A,B", help=f"keep only these: {what}")
@@ -55,6 +55,11 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
         "tensorrt",
         metavar="KEY=VALUE,...",
         help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",
+    )
+    group.add(
+        "provider-option",
+        metavar="KEY=VALUE,...",
+        help="options of the execution providers that go before those of the cases, as in use_tf32=1",
     )
     group.add(
         "examples",

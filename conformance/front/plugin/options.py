@@ -49,6 +49,7 @@ class Options:
             self.selection()
         self.required()
         self.builder_options()
+        self.provider_options()
         self.cell_workers()
         self.cell_memory()
         self.store_limit()
@@ -177,6 +178,13 @@ class Options:
 
         with refusing("--tensorrt: "):
             return builder_options(given)
+
+    def provider_options(self) -> dict[str, str]:
+        """Return what --provider-option says, by option."""
+        from conformance.front.commands import pairs
+
+        with refusing():
+            return pairs(filter(None, (self["provider_option"] or "").split(",")), "--provider-option", r"[\w.]+")
 
     def cell_workers(self) -> int:
         """Return how many cells run at a time in workers of this process."""

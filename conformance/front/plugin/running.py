@@ -196,6 +196,7 @@ class Running:
             outcomes=home / "outcomes",
             require_provider=self._options["require_provider"],
             tensorrt=self._options.builder_options(),
+            provider_option=self._options.provider_options(),
             observe=not self._options["no_observe"],
             explain_declared=self._options["explain"] == "all",
             suite=suite(),
@@ -242,7 +243,7 @@ class Running:
         if host not in self._fingerprints:
             from conformance.models.kept.fingerprint import Fingerprints
 
-            run = {name: self._options[name] for name in ("examples", "budget", "tensorrt")}
+            run = {name: self._options[name] for name in ("examples", "budget", "tensorrt", "provider_option")}
             run["explain"] = self._options["explain"] == "all"
             self._fingerprints[host] = Fingerprints(run, host)
         with self._saying(f"{cell.case.name}: finding the files and packages that it depends on"):
@@ -253,6 +254,9 @@ class Running:
         from conformance.case.plan.rerun_command import command
 
         options = {name: self._options[name] for name in ("examples", "budget", "tensorrt", "store")}
+        options["provider-option"] = self._options["provider_option"]
+        if cell.runtime in registry.RUNNING and cell.runtime not in cell.case.says.runtimes:
+            options["runtime"] = cell.runtime
         if options["store"] == DEFAULT_STORE:  # it keeps the failing draws that are replayed first
             options["store"] = None
         return command(cell.id, self._options.folder, self._options["cases"] or (), options)

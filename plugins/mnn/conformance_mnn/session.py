@@ -66,11 +66,14 @@ class MnnSession:
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Return all outputs in the order of the model. Raises Unavailable for types that MNN lacks."""
         given = [self._handed_over(name, inputs[name]) for name in self._inputs]
+        outputs = self._module.forward(given)
+        if len(outputs) != len(self._outputs):  # so it says that it cannot compute these inputs
+            raise RuntimeError(f"MNN gives {len(outputs)} of {len(self._outputs)} outputs, and says no more")
         return [
             np.asarray(self._expr.convert(output, self._expr.NCHW).read()).astype(
                 onnx.helper.tensor_dtype_to_np_dtype(kind)
             )
-            for output, kind in zip(self._module.forward(given), self._outputs.values(), strict=True)
+            for output, kind in zip(outputs, self._outputs.values(), strict=True)
         ]
 
     def _handed_over(self, name: str, array: np.ndarray) -> Any:

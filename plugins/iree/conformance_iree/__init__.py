@@ -1,0 +1,1 @@
+"""IREE as a runtime of the conformance suite."""
