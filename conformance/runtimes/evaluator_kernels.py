@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
 COLUMNS = 2**22
-"""Values of the windows of a convolution that are written out at a time."""
+"""Values that are written out at a time, of the windows of a convolution, or of a matrix."""
 
 
 def quicker(node: OpRun, compute: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
@@ -82,7 +82,32 @@ def _plain(function: Callable[..., Array]) -> Callable[..., Array | None]:
 
 
 def _matrices(_: OpRun, left: Array, right: Array) -> Array | None:
-    return left @ right if left.ndim > 1 < right.ndim and left.dtype == right.dtype else None
+    """A product of matrices; by one of float32 a product in float64 has a few of its columns at a time."""
+    if left.ndim < 2 or right.ndim < 2:
+        return None
+    if left.dtype != np.float64 or not is_matrix(right) or left.shape[-1] != right.shape[0]:
+        return left @ right if left.dtype == right.dtype else None
+    result = np.empty((*left.shape[:-1], right.shape[1]))
+    columns = max(1, COLUMNS // max(right.shape[0], 1))
+    for first in range(0, right.shape[1], columns):
+        part = slice(first, first + columns)
+        result[..., part] = left @ right[:, part].astype(np.float64)
+    return result
+
+
+def _general(node: OpRun, left: Array, right: Array, more: Array | None = None) -> Array | None:
+    """The same of matrices that may be transposed, and something added; without factors."""
+    if {_said(node, "alpha", 1), _said(node, "beta", 1)} != {1} or (more is not None and more.dtype != left.dtype):
+        return None
+    found = _matrices(
+        node, left.T if _said(node, "transA", 0) else left, right.T if _said(node, "transB", 0) else right
+    )
+    return found if found is None or more is None else found + more
+
+
+def is_matrix(value: object) -> TypeGuard[Array]:
+    """Return whether a value is a matrix of float32."""
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype == np.float32
 
 
 def _largest(node: OpRun, x: Array) -> Array | None:
@@ -214,6 +239,7 @@ _KERNELS: Mapping[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "LayerNormalization": _normalized_halves,
     "ReduceMean": _mean_of_halves,
     "MatMul": _matrices,
+    "Gemm": _general,
     "Add": _plain(np.add),
     "Sub": _plain(np.subtract),
     "Mul": _plain(np.multiply),

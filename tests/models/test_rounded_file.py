@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from conformance.case.draw.draw import Draw
 from conformance.case.plan.catalogue import plan
@@ -154,6 +154,38 @@ def test_weights_are_widened_wherever_they_are_read(monkeypatch, most):
     right = weights["rows"][i].astype(float) @ weights["w"].astype(float)
     assert y.dtype == np.float64 and np.allclose(y, right, rtol=1e-14)
     assert all(one.dtype == np.float32 for one in weights.values())
+
+
+@pytest.mark.parametrize("columns", [1, 7, 10**9])
+@pytest.mark.parametrize("node", [
+    helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("MatMul", ["v", "w"], ["y"]),
+    helper.make_node("Gemm", ["x", "w", "b"], ["y"]), helper.make_node("Gemm", ["x", "t", "b"], ["y"], transB=1),
+    helper.make_node("Gemm", ["x", "t", "b"], ["y"], transB=1, alpha=0.5),
+], ids=["MatMul", "of weights alone", "Gemm", "transposed", "with a factor"])  # fmt: skip
+def test_a_product_is_of_float64_however_many_columns_are_made_so_at_a_time(monkeypatch, columns, node):
+    monkeypatch.setattr("conformance.models.otherwise.rounded_file.MOVED_WEIGHTS", 10)
+    monkeypatch.setattr("conformance.runtimes.evaluator_kernels.COLUMNS", 20 * columns)
+    rng = np.random.default_rng(0)
+    shapes = {"v": (3, 20), "w": (20, 9), "t": (9, 20), "b": (9,)}
+    weights = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items() if name in node.input}
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [3, 20]), ("y", [3, 9]))
+    )
+    held = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    made = helper.make_model(
+        helper.make_graph([node], "g", [x], [y], held), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    session = RoundedSession(in_float64(made), weights)
+    given = rng.standard_normal((3, 20))
+    right = {**{name: value.astype(float) for name, value in weights.items()}, "x": given}
+    of = [right[name] for name in node.input]
+    factor = 0.5 if "alpha" in [one.name for one in node.attribute] else 1.0
+    wanted = factor * (of[0] @ (of[1].T if "t" in node.input else of[1])) + (of[2] if len(of) > 2 else 0.0)
+    (got,) = session.run({"x": given})
+    assert got.dtype == np.float64 and np.allclose(got, wanted, rtol=1e-13, atol=1e-14)
+    (moved,) = session.run({"x": given}, Rounding(24, 0))
+    assert 1e-9 < np.abs(moved - got).max() < 1e-5
 
 
 def test_what_terms_add_up_to_is_measured_once_for_all_roundings(monkeypatch):

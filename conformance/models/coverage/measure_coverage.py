@@ -215,7 +215,10 @@ class _Recorded:
     @cached_property
     def tape(self) -> Tape | None:
         """A tape of the run, where that is worth its time and can be; making it runs the module once more."""
-        return taped(self._module, self.trial.run, self.run) if worth_a_tape(self.run, self.calls) else None
+        found = taped(self._module, self.trial.run, self.run) if worth_a_tape(self.run, self.calls) else None
+        if found is not None:
+            self.run.products.clear()  # it makes its own
+        return found
 
 
 class _Asked:

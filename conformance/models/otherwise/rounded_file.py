@@ -23,6 +23,7 @@ from conformance.models.otherwise.rounding import (
     is_plain,
 )
 from conformance.process.arrays import Array
+from conformance.runtimes.evaluator_kernels import is_matrix
 from conformance.runtimes.onnxreference import (
     Beyond,
     Compute,
@@ -97,11 +98,13 @@ class RoundedSession(ReferenceSession):
 
     def _rounding(self, node: OpRun, compute: Compute) -> Compute:
         takes, steps, terms = (node.op_type in those for those in (_TAKES, _OF_STEPS, _OF_TERMS))
+        by_columns = node.op_type in ("MatMul", "Gemm")  # whose second matrix is made float64 there
 
         def run(*inputs: Any, **more: Any) -> Outputs:
             units = self._units
             if self._widens and not takes:
-                inputs = tuple(map(_wide, inputs))
+                kept = 1 if by_columns and len(inputs) > 1 and is_matrix(inputs[1]) else None
+                inputs = tuple(one if number == kept else _wide(one) for number, one in enumerate(inputs))
             if units is not None and steps:
                 inputs = tuple(units.moved(one) if is_plain(one) else one for one in inputs)
             outputs = compute(*inputs, **more)
@@ -149,7 +152,7 @@ def _size_of_terms(node: OpRun, compute: Compute, inputs: Outputs, outputs: Outp
 
 def _of_sizes(compute: Compute, inputs: Outputs, dtype: type[np.floating[Any]]) -> Array:
     """Return what an operator gives for the sizes of its inputs."""
-    sizes = (np.abs(one).astype(dtype, copy=False) if is_plain(one) else one for one in inputs)
+    sizes = (np.abs(one).astype(dtype, copy=False) if is_plain(one) or is_matrix(one) else one for one in inputs)
     return np.asarray(compute(*sizes)[0])
 
 
