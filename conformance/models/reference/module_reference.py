@@ -313,8 +313,8 @@ class ModuleReference(Reference):
         kept = {name: own[name].data for name in own}
         arrays = {name: value.numpy() for name, value in kept.items() if value.dtype == torch.float64}
         try:
-            for name, value in Units(rounding).nudged(arrays).items():
-                own[name].data = torch.from_numpy(value)
+            for name, moved in Units(rounding).nudged(arrays).items():
+                own[name].data = torch.from_numpy(moved)
             yield
         finally:
             for name, value in kept.items():
