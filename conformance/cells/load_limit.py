@@ -29,8 +29,7 @@ class LoadLimit:
 
     @classmethod
     def of(cls, cell: Cell, settings: Settings) -> LoadLimit | None:
-        """Return that of a cell, which is its budget; None for what a run is about, and for what is declared to
-        fail."""
+        """Return that of a cell; None for what a run is about, and for what is declared to fail."""
         runtime = registry.named(cell.runtime) if cell.runtime else None
         if runtime is None or not runtime.witness or expectations(cell):
             return None
@@ -44,6 +43,6 @@ class LoadLimit:
         elif self._began is None:
             self._began = seconds
         elif seconds - self._began > self._most:
-            longer = f"takes longer for it than the budget, {self._most:g} s; --budget gives it more"
+            longer = f"takes longer for it than {self._most:g} s; --budget gives it more"
             self.reason = f"{self._what} {longer}"
         return self.reason

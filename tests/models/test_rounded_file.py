@@ -168,10 +168,8 @@ def test_a_product_is_of_float64_however_many_columns_are_made_so_at_a_time(monk
     rng = np.random.default_rng(0)
     shapes = {"v": (3, 20), "w": (20, 9), "t": (9, 20), "b": (9,)}
     weights = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items() if name in node.input}
-    x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", [3, 20]), ("y", [3, 9]))
-    )
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 20])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 9])
     held = [numpy_helper.from_array(value, name) for name, value in weights.items()]
     made = helper.make_model(
         helper.make_graph([node], "g", [x], [y], held), opset_imports=[helper.make_opsetid("", 17)]
