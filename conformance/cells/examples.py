@@ -103,6 +103,7 @@ class Examples:
             self._specials_shown |= comparison.verdict == "verified" and example.draw.regime != "signed zero"
             if _is_weak(comparison) and plain and self._conditioned and weak is None:
                 weak = example, comparison
+            del example  # with its arrays, before those of the next are made
         self._note_left(in_time)
         # after all others, of which one may be wrong beyond that
         return None if weak is None else self._ill_conditioned(*weak, sizes)

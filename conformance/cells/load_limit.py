@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.expected import expectations
 from conformance.case.plan.settings import Settings
-from conformance.judge.in_time import SECONDS
 from conformance.runtimes import registry
+
+SECONDS = 20.0
+"""Seconds by the clock for loading or building, unless ``--budget`` says otherwise."""
 
 
 class LoadLimit:
@@ -27,8 +29,7 @@ class LoadLimit:
 
     @classmethod
     def of(cls, cell: Cell, settings: Settings) -> LoadLimit | None:
-        """Return that of a cell, which is its budget; None for what a run is about, and for what is declared to
-        fail."""
+        """Return that of a cell; None for what a run is about, and for what is declared to fail."""
         runtime = registry.named(cell.runtime) if cell.runtime else None
         if runtime is None or not runtime.witness or expectations(cell):
             return None
@@ -42,6 +43,6 @@ class LoadLimit:
         elif self._began is None:
             self._began = seconds
         elif seconds - self._began > self._most:
-            longer = f"takes longer for it than the budget, {self._most:g} s; --budget gives it more"
+            longer = f"takes longer for it than {self._most:g} s; --budget gives it more"
             self.reason = f"{self._what} {longer}"
         return self.reason

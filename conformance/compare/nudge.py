@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from conformance.process.arrays import Array
+from conformance.process.arrays import Array, in_parts
 
 
 def to_neighbours(array: Array, rng: np.random.Generator) -> Array:
@@ -19,12 +19,14 @@ def to_neighbours(array: Array, rng: np.random.Generator) -> Array:
 def by_units(array: Array, signs: Array, units: float, *, whole: bool) -> Array:
     """Return the finite floats in float64, moved by so many units in the last place of their dtype; ``whole`` numbers
     only where these are moved too."""
-    if array.dtype.kind != "f":
-        return array
-    moves = np.isfinite(array) if whole else np.isfinite(array) & (np.round(array) != array)
-    steps = np.spacing(np.abs(array), where=moves, out=np.zeros_like(array))
-    moved = np.asarray(array + signs * units * steps, dtype=np.float64)
-    return np.where((steps == 0) | (array == 0), array, moved)  # of two zeros the sum would be the positive one
+
+    def moved(array: Array, signs: Array) -> Array:
+        moves = np.isfinite(array) if whole else np.isfinite(array) & (np.round(array) != array)
+        steps = np.spacing(np.abs(array), where=moves, out=np.zeros_like(array))
+        there = np.asarray(array + signs * units * steps, dtype=np.float64)
+        return np.where((steps == 0) | (array == 0), array, there)  # of two zeros the sum would be the positive one
+
+    return in_parts(moved, array, signs) if array.dtype.kind == "f" else array
 
 
 def by_share(array: Array, rng: np.random.Generator, share: float) -> Array:

@@ -127,7 +127,9 @@ class Comparer(ABC):
                 yield step.example, (outcome := self._compared(step))
                 if isinstance(outcome, Stopped):
                     return
-                if step.failure is not None:  # it passed when it was asked anew, so the others are asked anew too
+                asked_anew = step.failure is not None
+                del step  # with its arrays, before the next ones are made
+                if asked_anew:  # and it passed then, so the others are asked anew too
                     steps = deque(_Step(self.again(later.example)) for later in (*block, *steps))
                     break
             each = (perf_counter() - start) / count

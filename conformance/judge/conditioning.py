@@ -3,7 +3,8 @@ itself decides nothing: its own kernels part there, or what they compute is not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -14,10 +15,9 @@ from conformance.compare.close import Limit, differs, distances
 from conformance.compare.compared_values import Reading
 from conformance.compare.nudge import by_units, movement
 from conformance.models.otherwise.rounding import MOST_UNITS, Rounding, Sums, bits_of
-from conformance.models.otherwise.rounding import uneven as unevenly
 from conformance.models.otherwise.undefined import Undefining
 from conformance.models.reference.dispatch import Way
-from conformance.process.arrays import Array, Inputs
+from conformance.process.arrays import PART, Array, Inputs
 
 ROUNDINGS: Mapping[Effort, tuple[int, int]] = {"few": (1, 0), "some": (2, 1), "all": (8, 2)}
 """How many other roundings are tried, each in both directions, to see how far rounding alone can move the outputs: a
@@ -209,14 +209,23 @@ def _otherwise(
     ``merged`` are equal where they were nearly so."""
     bits = bits_of([str(array.dtype) for array in inputs.values()], reference.half)
     rng = np.random.default_rng(seed)
-    signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
-    if uneven:
-        signs = {name: unevenly(rng, each) for name, each in signs.items()}
+    signs = {name: _drawn(array.shape, lambda count: rng.choice([-1, 1], count)) for name, array in inputs.items()}
+    for each in signs.values() if uneven else ():
+        each *= _drawn(each.shape, lambda count: rng.integers(1, MOST_UNITS, count, endpoint=True))
     for mirrored in (False, True):
         rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given, merged, sums)
         units = 0.0 if given else (-1.0 if mirrored else 1.0) * 2.0**-finer
         nudged = {name: by_units(array, signs[name], units, whole=whole) for name, array in inputs.items()}
         yield reference.oracle(nudged, rounding) or []
+
+
+def _drawn(shape: tuple[int, ...], draw: Callable[[int], Array]) -> Array:
+    """Return whole numbers, of a byte each, of which ``draw`` gives so many."""
+    drawn = np.empty(math.prod(shape), np.int8)
+    for begin in range(0, drawn.size, PART):
+        part = drawn[begin : begin + PART]
+        part[:] = draw(part.size)
+    return drawn.reshape(shape)
 
 
 DRAWS = 6

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conformance.case.draw.example import Draw
 
-SECONDS = 20.0
-"""Seconds of CPU for the examples of a cell, unless ``--budget`` says otherwise. In ONNX Runtime alone an MLP of 1 GB
-then ends within half a minute, and one of 100 MB, which takes 2 s, leaves nothing out (AMD EPYC, 2 cores)."""
+SECONDS = 8.0
+"""Seconds of CPU for the examples of a cell, unless ``--budget`` says otherwise. An MLP of 1 GB then has six
+examples on a busy host, and its check takes 2.4 times as long as Polygraphy (AMD EPYC, 2 cores)."""
 
 SEVERAL = 2
 """Draws after which it is known what one costs: the first also pays for what is made once. Fewer show nothing: that a
 comparison can fail is seen by the outputs of another draw."""
 
 
-LITTLE = 0.1
+LITTLE = 0.25
 """The share of a cell's seconds that more draws than it has to run may take."""
 
 
@@ -67,11 +67,12 @@ class InTime:
 
 def by_telling(left: Sequence[Draw], given: Sequence[Draw]) -> list[Draw]:
     """Return the draws that are left in the order of what they tell that those ``given`` did not: each dim at its
-    smallest and largest size, then each regime, then the others as they were. Of equal ones the smallest goes first.
+    smallest and largest size, then each regime and each other size, then the others as they were. Of equal ones the
+    smallest goes first.
     """
     everything = [*given, *left]
     rest, chosen = [*left], list[Draw]()
-    for telling in (lambda draws: _ends(draws, everything), _regimes):
+    for telling in (lambda draws: _ends(draws, everything), _regimes_and_sizes):
         wanted = telling(rest) - telling([*given, *chosen])
         while wanted:
             best = max(rest, key=lambda draw: (len(telling([draw]) & wanted), -sum(draw.dims.values())))
@@ -81,8 +82,8 @@ def by_telling(left: Sequence[Draw], given: Sequence[Draw]) -> list[Draw]:
     return [*chosen, *rest]
 
 
-def _regimes(draws: Sequence[Draw]) -> set[str]:
-    return {draw.regime for draw in draws}
+def _regimes_and_sizes(draws: Sequence[Draw]) -> set[tuple[str, int]]:
+    return {(draw.regime, 0) for draw in draws} | {size for draw in draws for size in draw.dims.items()}
 
 
 def _ends(draws: Sequence[Draw], of: Sequence[Draw]) -> set[tuple[str, int]]:

@@ -218,6 +218,8 @@ class Verifier(Comparer):
             if plain.verdict == "nothing" or (plain.verdict == "verified" and _is_rounding(plain.worst)):
                 return plain
         comparison = super().judged(example, got)
+        if comparison.verdict != "failed":  # a failing example is asked about again
+            self._roundings = None
         if comparison.left_open and example.draw.regime != HUGE:
             self.record.left_open = sorted({*self.record.left_open, *self.rules})
         if comparison.left_open and self.rules - {"kernels"}:  # then float64 is no more right than float32
@@ -236,7 +238,7 @@ class Verifier(Comparer):
         if exact is None:
             self.rules = rules if rules and self._repeats(inputs, wanted) else set()
             return found if self.rules else None
-        # a failing example is asked about again, on arrays that are made anew
+        # a failing example has its arrays made anew
         if self._roundings is None or not same([*self._roundings[0].values()], [*inputs.values()]):
             self._roundings = inputs, Roundings(self.reference, inputs, exact), {}
         _, roundings, unsettled = self._roundings

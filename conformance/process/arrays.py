@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,3 +40,22 @@ def same_dtype(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
 def dtype_name(array: Array) -> str:
     """Return the name of an array's dtype as ONNX has it: all texts are ``string``."""
     return "string" if array.dtype.kind in "UO" else str(array.dtype)
+
+
+PART = 2**15
+"""Values that ``in_parts`` takes at a time: what is made of them in between stays in the processor's caches, and
+large arrays have no copies."""
+
+
+def in_parts(compute: Callable[..., Array], *arrays: Array) -> Array:
+    """Return the float64 that a function of single values gives for arrays of one shape, of a few values at a time.
+    It has them in the order in which the first array has them in memory."""
+    first = arrays[0]
+    if first.size <= PART:
+        return compute(*arrays)
+    axes = sorted(range(first.ndim), key=lambda axis: -abs(first.strides[axis]))
+    flat, found = [one.transpose(axes).reshape(-1) for one in arrays], np.empty(first.size)
+    for begin in range(0, first.size, PART):
+        part = slice(begin, begin + PART)
+        found[part] = compute(*(one[part] for one in flat))
+    return found.reshape([first.shape[axis] for axis in axes]).transpose(np.argsort(axes))

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from conformance.process.arrays import Array
 if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
-COLUMNS = 2**24
-"""Values of the windows of a convolution that are written out at a time."""
+COLUMNS = 2**22
+"""Values that are written out at a time, of the windows of a convolution, or of a matrix."""
 
 
 def quicker(node: OpRun, compute: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
@@ -48,20 +48,18 @@ def _convolution(node: OpRun, x: Array, weight: Array, bias: Array | None = None
     window = _Window.of(node, kernel, x.shape[2:])
     if window is None or x.shape[1] != weight.shape[1] * group or weight.shape[0] % group:
         return None
-    padded = window.padded(x, 0.0)
     outputs, channels = weight.shape[0] // group, weight.shape[1]
     result = np.empty((x.shape[0], weight.shape[0], *window.out), x.dtype)
     matrix = weight.reshape(group, outputs, -1)
     rows = max(1, COLUMNS // max(matrix.shape[2] * math.prod(window.out[1:]), 1))
-    for item, part in itertools.product(range(x.shape[0]), range(group)):
-        given = padded[item, part * channels : (part + 1) * channels]
-        views = [given[(slice(None), *window.slices(place))] for place in itertools.product(*map(range, kernel))]
-        made = result[item, part * outputs : (part + 1) * outputs]
-        for first in range(0, window.out[0], rows):
-            block = np.stack([view[:, first : first + rows] for view in views], 1)
-            made[:, first : first + rows] = (matrix[part] @ block.reshape(matrix.shape[2], -1)).reshape(
-                outputs, *block.shape[2:]
-            )
+    for where, windows, given in window.rows(x, rows):
+        padded = windows.padded(given, 0.0)
+        slices = [windows.slices(place) for place in itertools.product(*map(range, kernel))]
+        for item, part in itertools.product(range(x.shape[0]), range(group)):
+            one = padded[item, part * channels : (part + 1) * channels]
+            block = np.stack([one[(slice(None), *each)] for each in slices], 1)
+            made = (matrix[part] @ block.reshape(matrix.shape[2], -1)).reshape(outputs, *block.shape[2:])
+            result[item, part * outputs : (part + 1) * outputs, where] = made
     if bias is not None:
         result += bias.reshape(-1, *[1] * spatial)
     return result
@@ -84,7 +82,32 @@ def _plain(function: Callable[..., Array]) -> Callable[..., Array | None]:
 
 
 def _matrices(_: OpRun, left: Array, right: Array) -> Array | None:
-    return left @ right if left.ndim > 1 < right.ndim and left.dtype == right.dtype else None
+    """A product of matrices; by one of float32 a product in float64 has a few of its columns at a time."""
+    if left.ndim < 2 or right.ndim < 2:
+        return None
+    if left.dtype != np.float64 or not is_matrix(right) or left.shape[-1] != right.shape[0]:
+        return left @ right if left.dtype == right.dtype else None
+    result = np.empty((*left.shape[:-1], right.shape[1]))
+    columns = max(1, COLUMNS // max(right.shape[0], 1))
+    for first in range(0, right.shape[1], columns):
+        part = slice(first, first + columns)
+        result[..., part] = left @ right[:, part].astype(np.float64)
+    return result
+
+
+def _general(node: OpRun, left: Array, right: Array, more: Array | None = None) -> Array | None:
+    """The same of matrices that may be transposed, and something added; without factors."""
+    if {_said(node, "alpha", 1), _said(node, "beta", 1)} != {1} or (more is not None and more.dtype != left.dtype):
+        return None
+    found = _matrices(
+        node, left.T if _said(node, "transA", 0) else left, right.T if _said(node, "transB", 0) else right
+    )
+    return found if found is None or more is None else found + more
+
+
+def is_matrix(value: object) -> TypeGuard[Array]:
+    """Return whether a value is a matrix of float32."""
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype == np.float32
 
 
 def _largest(node: OpRun, x: Array) -> Array | None:
@@ -179,6 +202,18 @@ class _Window:
             return x
         return np.pad(x, [(0, 0), (0, 0), *self._pads], constant_values=value)
 
+    def rows(self, x: Array, count: int) -> Iterator[tuple[slice, _Window, Array]]:
+        """Yield so many rows of what is computed at a time: where they are, their windows, and the part of ``x`` that
+        these lie on, so that no whole array is padded."""
+        before, step = self._pads[0][0], self._strides[0]
+        reach = (self.kernel[0] - 1) * self._dilations[0] + 1
+        for first in range(0, self.out[0], count):
+            last = min(first + count, self.out[0])
+            begin, end = first * step - before, (last - 1) * step + reach - before
+            pads = [(max(-begin, 0), max(end - x.shape[2], 0)), *self._pads[1:]]
+            window = _Window(self.kernel, self._strides, self._dilations, pads, (last - first, *self.out[1:]))
+            yield slice(first, last), window, x[:, :, max(begin, 0) : end]
+
     def joined(self, x: Array, outside: float, join: Callable[..., Array]) -> Array:
         """Return what joining the values of each window gives, of which the padding has the value ``outside``."""
         padded, result = self.padded(x, outside), np.full((*x.shape[:2], *self.out), outside, x.dtype)
@@ -204,6 +239,7 @@ _KERNELS: Mapping[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "LayerNormalization": _normalized_halves,
     "ReduceMean": _mean_of_halves,
     "MatMul": _matrices,
+    "Gemm": _general,
     "Add": _plain(np.add),
     "Sub": _plain(np.subtract),
     "Mul": _plain(np.multiply),

@@ -42,11 +42,13 @@ def test_where_time_lasts_all_draws_come_in_their_order():
     assert given == DRAWS and not draws.left and not draws.lacks_ends()
 
 
-def test_where_it_does_not_the_ends_come_first_and_then_each_regime():
+def test_where_it_does_not_the_ends_come_first_and_then_each_regime_and_size():
     given, draws = run(None, in_time.SECONDS / 8)
     assert 2 < len(given) < 12 and len(given) + len(draws.left) == len(DRAWS)
     assert not draws.lacks_ends()
     assert {draw.regime for draw in given} == {*REGIMES}
+    for dim in ("batch", "side"):
+        assert {draw.dims[dim] for draw in given} == {draw.dims[dim] for draw in DRAWS}
 
 
 def test_without_a_budget_the_ends_are_run_however_long_they_take():
@@ -70,7 +72,8 @@ def test_no_draw_is_lost_or_run_twice(draws, count):
 
 
 def test_a_slow_first_draw_alone_changes_no_order():
-    times = iter([0.0, 15.0, *(15.0 + 0.01 * step for step in range(1, 100))])
+    slow = 0.75 * in_time.SECONDS
+    times = iter([0.0, *(slow + 0.01 * step for step in range(100))])
     assert list(InTime(DRAWS, None, lambda: next(times))) == DRAWS
 
 

@@ -3,13 +3,12 @@
 import numpy as np
 import onnx
 import pytest
-import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from conformance.case.draw.draw import Draw
 from conformance.case.plan.catalogue import plan
 from conformance.models.otherwise import rounded_file
-from conformance.models.otherwise.rounded_file import ArrayUnits, RoundedSession
+from conformance.models.otherwise.rounded_file import RoundedSession
 from conformance.models.otherwise.rounding import Rounding, Sums, Units
 from conformance.models.reference.float64_model import in_float64
 from conformance.models.reference.written_out import COMPOSITE, write_out_operators
@@ -28,17 +27,16 @@ WAYS = [
 
 @pytest.mark.parametrize("bits", [11, 24])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_arrays_move_as_tensors_do(bits, way):
+def test_arrays_without_dims_stay_so_and_large_ones_keep_their_layout(bits, way):
     rng = np.random.default_rng(0)
-    values = np.concatenate([
-        rng.normal(size=50) * 2.0 ** rng.integers(-160, 160, size=50),
-        [0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e-45],
-    ])  # fmt: skip
+    values = rng.normal(size=(3, 40, 500)) * 2.0 ** rng.integers(-160, 160, size=(3, 40, 500))
+    values.flat[:7] = [0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e-45]
     rounding = Rounding(bits, 3, **way)
-    tensors = Units(rounding).rounded(torch.from_numpy(values.copy())).numpy()
-    np.testing.assert_array_equal(ArrayUnits(rounding).rounded(values), tensors)
-    for number in (values[0], 0.0, np.nan):  # an array without dims stays one
-        one, alone = ArrayUnits(rounding), ArrayUnits(rounding)
+    whole, turned = Units(rounding).rounded(values), Units(rounding).rounded(values.transpose(2, 0, 1))
+    np.testing.assert_array_equal(turned, whole.transpose(2, 0, 1))
+    assert whole.flags["C_CONTIGUOUS"] and turned.transpose(1, 2, 0).flags["C_CONTIGUOUS"]
+    for number in (values[1, 0, 0], 0.0, np.nan):
+        one, alone = Units(rounding), Units(rounding)
         rounded, moved = one.rounded(np.array(number)), one.moved(np.array(number))
         assert isinstance(rounded, np.ndarray) and rounded.shape == moved.shape == ()
         np.testing.assert_array_equal(
@@ -170,6 +168,36 @@ def test_weights_are_widened_wherever_they_are_read(monkeypatch, most):
     right = weights["rows"][i].astype(float) @ weights["w"].astype(float)
     assert y.dtype == np.float64 and np.allclose(y, right, rtol=1e-14)
     assert all(one.dtype == np.float32 for one in weights.values())
+
+
+@pytest.mark.parametrize("columns", [1, 7, 10**9])
+@pytest.mark.parametrize("node", [
+    helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("MatMul", ["v", "w"], ["y"]),
+    helper.make_node("Gemm", ["x", "w", "b"], ["y"]), helper.make_node("Gemm", ["x", "t", "b"], ["y"], transB=1),
+    helper.make_node("Gemm", ["x", "t", "b"], ["y"], transB=1, alpha=0.5),
+], ids=["MatMul", "of weights alone", "Gemm", "transposed", "with a factor"])  # fmt: skip
+def test_a_product_is_of_float64_however_many_columns_are_made_so_at_a_time(monkeypatch, columns, node):
+    monkeypatch.setattr("conformance.models.otherwise.rounded_file.MOVED_WEIGHTS", 10)
+    monkeypatch.setattr("conformance.runtimes.evaluator_kernels.COLUMNS", 20 * columns)
+    rng = np.random.default_rng(0)
+    shapes = {"v": (3, 20), "w": (20, 9), "t": (9, 20), "b": (9,)}
+    weights = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items() if name in node.input}
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 20])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 9])
+    held = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    made = helper.make_model(
+        helper.make_graph([node], "g", [x], [y], held), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    session = RoundedSession(in_float64(made), weights)
+    given = rng.standard_normal((3, 20))
+    right = {**{name: value.astype(float) for name, value in weights.items()}, "x": given}
+    of = [right[name] for name in node.input]
+    factor = 0.5 if "alpha" in [one.name for one in node.attribute] else 1.0
+    wanted = factor * (of[0] @ (of[1].T if "t" in node.input else of[1])) + (of[2] if len(of) > 2 else 0.0)
+    (got,) = session.run({"x": given})
+    assert got.dtype == np.float64 and np.allclose(got, wanted, rtol=1e-13, atol=1e-14)
+    (moved,) = session.run({"x": given}, Rounding(24, 0))
+    assert 1e-9 < np.abs(moved - got).max() < 1e-5
 
 
 def test_what_terms_add_up_to_is_measured_once_for_all_roundings(monkeypatch):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +132,7 @@ class Options:
             for file in path.rglob("*.y*ml") if path.is_dir() else [path]:
                 with contextlib.suppress(OSError):
                     text = file.read_bytes()
-                    if b"dynamo" in text or b"export:" not in text:
+                    if b"dynamo" in text or not re.search(rb"\bexport\b\W*:", text):
                         return True
         return False
 

@@ -6,28 +6,24 @@ no PyTorch.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance.models.otherwise.rounding import (
-    BIAS,
-    FRACTION,
-    LARGEST,
-    MERGED,
     MOVED_WEIGHTS,
     OF_SUMS,
     ONE_BY_ONE,
-    UNDERFLOW,
     Rounding,
     Sums,
-    signs_by_byte,
+    Units,
+    is_plain,
 )
 from conformance.process.arrays import Array
+from conformance.runtimes.evaluator_kernels import is_matrix
 from conformance.runtimes.onnxreference import (
     Beyond,
     Compute,
@@ -60,10 +56,6 @@ OF_PLACES = 2.0
 """The error of the place at which ``Resize`` takes a value, in units of the size of its axis: it is the result
 of a division and two sums."""
 
-PART = 2**15
-"""Values that are rounded at a time, and random numbers that are drawn: what is made of them in between stays in the
-processor's caches, and large arrays have no copies."""
-
 
 class RoundedSession(ReferenceSession):
     """Runs a model in float64, which may be told by what its results are off."""
@@ -72,7 +64,7 @@ class RoundedSession(ReferenceSession):
         """``model`` is one of ``float64_model.in_float64``; it is changed. ``weights`` are the values of initializers
         that it has none of, in their own types: of a model that has no more than ``MOVED_WEIGHTS`` they are made
         float64 here, and of a larger one by each node that reads them, one after another."""
-        self._units: ArrayUnits | None = None
+        self._units: Units | None = None
         self._sums, self._count = Sums(), 0
         weights = weights or {}
         self._widens = sum(math.prod(tensor.dims) for tensor in model.graph.initializer) > MOVED_WEIGHTS
@@ -83,7 +75,7 @@ class RoundedSession(ReferenceSession):
     ) -> list[Array]:
         """Return the outputs; with ``rounding`` every weight and every result of a node is off by it."""
         weights = self._evaluator.rt_inits_
-        self._units = None if rounding is None else ArrayUnits(rounding)
+        self._units = None if rounding is None else Units(rounding)
         self._sums, self._count = Sums() if rounding is None else rounding.sums, 0
         try:
             if self._units is not None and rounding is not None and not rounding.given:
@@ -107,22 +99,24 @@ class RoundedSession(ReferenceSession):
 
     def _rounding(self, node: OpRun, compute: Compute) -> Compute:
         takes, steps, terms = (node.op_type in those for those in (_TAKES, _OF_STEPS, _OF_TERMS))
+        by_columns = node.op_type in ("MatMul", "Gemm")  # whose second matrix is made float64 there
 
         def run(*inputs: Any, **more: Any) -> Outputs:
             units = self._units
             if self._widens and not takes:
-                inputs = tuple(map(_wide, inputs))
+                kept = 1 if by_columns and len(inputs) > 1 and is_matrix(inputs[1]) else None
+                inputs = tuple(one if number == kept else _wide(one) for number, one in enumerate(inputs))
             if units is not None and steps:
-                inputs = tuple(units.moved(one) if _is_plain(one) else one for one in inputs)
+                inputs = tuple(units.moved(one) if is_plain(one) else one for one in inputs)
             outputs = compute(*inputs, **more)
             if self._widens and takes:
                 outputs = tuple(map(_wide, outputs))
             if units is None:
                 return outputs
-            if terms and _is_plain(outputs[0]):
+            if terms and is_plain(outputs[0]):
                 size = self._size_of_terms(node, partial(compute, **more), inputs, outputs)
                 outputs = outputs if size is None else (units.summed(outputs[0], size), *outputs[1:])
-            return tuple(units.rounded(one) if _is_plain(one) else one for one in outputs)
+            return tuple(units.rounded(one) if is_plain(one) else one for one in outputs)
 
         return run
 
@@ -140,15 +134,18 @@ class RoundedSession(ReferenceSession):
 def _size_of_terms(node: OpRun, compute: Compute, inputs: Outputs, outputs: Outputs) -> Array | None:
     """Return for each value of the first output what its terms add up to without their signs, in as many units as it
     may be off; None of an operator whose result is off by its own last place alone."""
-    kind, sizes = node.op_type, [np.abs(one) if _is_plain(one) else one for one in inputs]
+    kind = node.op_type
     if kind in _TRANSFORMS:
-        size = compute(*sizes)[0]
+        size = _of_sizes(compute, inputs, np.float64)
         return np.full(size.shape, np.abs(size).max(initial=0.0) * OF_TRANSFORMS)
     if kind in (*_PRODUCTS, *_SUMS):
-        terms = max((one.size for one in inputs if _is_plain(one)), default=1) / max(outputs[0].size, 1)
+        terms = max((one.size for one in inputs if is_plain(one)), default=1) / max(outputs[0].size, 1)
         share = OF_SUMS if kind in _PRODUCTS else max(OF_SUMS, ONE_BY_ONE * terms)
-        size = compute(*sizes)[0] * share
-        return np.asarray(size)
+        size = _of_sizes(compute, inputs, np.float32)  # in half the time and memory
+        if not np.isfinite(size).all():
+            size = _of_sizes(compute, inputs, np.float64)
+        size *= size.dtype.type(share)
+        return size
     if kind in _NORMS:
         return _size_of_norm(node, *inputs[:5])
     if kind == "Resize" and getattr(node, "mode", None) in ("linear", "cubic"):
@@ -172,6 +169,12 @@ def _size_of_norm(
     return np.asarray(OF_SUMS * ((np.abs(value) + by_channel(mean)) * factor + by_channel(shift)))
 
 
+def _of_sizes(compute: Compute, inputs: Outputs, dtype: type[np.floating[Any]]) -> Array:
+    """Return what an operator gives for the sizes of its inputs."""
+    sizes = (np.abs(one).astype(dtype, copy=False) if is_plain(one) or is_matrix(one) else one for one in inputs)
+    return np.asarray(compute(*sizes)[0])
+
+
 def _size_of_steps(compute: Compute, inputs: Outputs, output: Array) -> Array:
     """Return how far values between others move where the place that each is taken at is off by units of its own: by
     the step between neighbours, as often as the place is larger than one."""
@@ -189,105 +192,3 @@ def _wide(value: Any) -> Any:
     """Return floats as float64, and anything else as it is."""
     narrow = isinstance(value, np.ndarray) and (value.dtype.kind == "f" or value.dtype.name == "bfloat16")
     return value.astype(np.float64) if narrow and value.dtype != np.float64 else value
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.float64
-
-
-def _in_parts(compute: Callable[..., Array], *arrays: Array) -> Array:
-    """Return what a function of single values gives for arrays of one shape, of a few values at a time."""
-    first = arrays[0]
-    if first.size <= PART:
-        return compute(*arrays)
-    flat, found = [one.reshape(-1) for one in arrays], np.empty(first.size)
-    for begin in range(0, first.size, PART):
-        part = slice(begin, begin + PART)
-        found[part] = compute(*(one[part] for one in flat))
-    return found.reshape(first.shape)
-
-
-class ArrayUnits:
-    """Moves float64 arrays by units in their last place, as ``rounding.Units`` moves tensors."""
-
-    def __init__(self, rounding: Rounding) -> None:
-        self._rng = np.random.default_rng(rounding.seed)
-        self._signs = signs_by_byte(rounding.mirrored, rounding.uneven)
-        self._bits, self._ties = rounding.bits + rounding.finer, rounding.ties
-        self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
-        self._lowest, smallest = UNDERFLOW[rounding.bits]
-        self._smallest = smallest - rounding.finer
-        self._largest = LARGEST[rounding.bits]
-        self._pool, self._at = np.zeros(0), 0
-
-    def rounded(self, value: Array) -> Array:
-        """Return the values as multiples of the unit in their last place, off by one, and infinite beyond the format.
-
-        Those that need no rounding stay, as they are exact in every computation.
-        """
-        return _in_parts(self._rounded, value)
-
-    def _rounded(self, value: Array) -> Array:
-        shape, value = value.shape, np.atleast_1d(value)
-        with np.errstate(all="ignore"):
-            unit = self._unit(value)
-            nearest = np.rint(value / unit)
-            nearest *= unit
-            stays = ~np.isfinite(value) if self._ties else nearest == value
-            if self._grid is None:
-                unit *= self._drawn(value)
-                nearest += unit
-            else:
-                nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
-            np.copyto(nearest, value, where=stays)
-            beyond = np.abs(nearest) > self._largest
-            nearest = np.where(beyond, np.copysign(np.inf, nearest), nearest) if beyond.any() else nearest
-            return nearest.reshape(shape)
-
-    def summed(self, value: Array, size: Array) -> Array:
-        """Return sums off by units of ``size``, what their terms add up to without their signs."""
-        if self._grid is not None:
-            return self.rounded(value)
-        return _in_parts(self._summed, value, size)
-
-    def _summed(self, value: Array, size: Array) -> Array:
-        with np.errstate(all="ignore"):
-            error = self._drawn(value) * size * 2.0**-self._bits
-            return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
-
-    def nudged(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
-        floats = {name: value for name, value in weights.items() if _is_plain(value)}
-        if not floats or sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
-            return dict(weights)
-        moved = self.moved(np.concatenate([value.reshape(-1) for value in floats.values()]))
-        ends = [*itertools.accumulate(value.size for value in floats.values())]
-        parts = (
-            part.reshape(value.shape) for part, value in zip(np.split(moved, ends[:-1]), floats.values(), strict=True)
-        )
-        return {**weights, **dict(zip(floats, parts, strict=True))}
-
-    def moved(self, value: Array) -> Array:
-        """Return values off by one unit. Whole numbers stay."""
-        with np.errstate(all="ignore"):
-            moves = np.isfinite(value) & (np.round(value) != value)
-            return np.where(moves, value + self._drawn(value) * self._unit(value), value)
-
-    def _unit(self, value: Array) -> Array:
-        # as rounding.Units does: frexp and ldexp take longer than all the rest
-        exponents = np.atleast_1d(value).view(np.int64) >> FRACTION
-        exponents &= 0x7FF
-        small = exponents <= self._lowest + BIAS - 1
-        exponents -= self._bits - 1
-        np.copyto(exponents, self._smallest + BIAS, where=small)
-        exponents <<= FRACTION
-        return exponents.view(np.float64).reshape(value.shape)
-
-    def _drawn(self, value: Array) -> Array:
-        begin = self._at
-        self._at += value.size
-        if self._at > self._pool.size:  # drawn for many arrays at once, as they may have a few values each
-            begin, self._at = 0, value.size
-            drawn = np.frombuffer(self._rng.bytes(max(value.size, PART)), dtype=np.uint8)
-            self._pool = np.take(self._signs, drawn)
-        return self._pool[begin : self._at].reshape(value.shape)

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from conformance.models.otherwise.rounding import MATRICES, SUMS, Rounding, Units, one_by_one
+from conformance.models.otherwise.rounding import MATRICES, OF_SUMS, SUMS, Rounding, Units, one_by_one
 from conformance.models.reference.dispatch import Arguments, Function, Keywords, Operator, OperatorCalls
+from conformance.process.arrays import Array
 from conformance.process.errors import attempt
 
 TRANSFORMS = ("aten._fft_r2c", "aten._fft_c2r", "aten._fft_c2c")
@@ -71,6 +73,14 @@ def _kernel(func: Operator) -> Function:
     return getattr(func, "impl_aten", func)
 
 
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().resolve_neg().numpy()
+
+
+def _tensor(array: Array) -> Tensor:
+    return torch.from_numpy(np.asarray(array))
+
+
 class Rounded(OperatorCalls):
     """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
     code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
@@ -89,7 +99,8 @@ class Rounded(OperatorCalls):
         if func.is_view:
             return result
         if name in SUMS and self._is_plain(result) and result.numel():
-            result = self._units.summed(result, *self._terms(func, name, args, kwargs, result))
+            terms = self._terms(func, name, args, kwargs, result)
+            result = _tensor(self._units.summed(_array(result), *map(_array, terms)))
         if name in TRANSFORMS:
             return self._transformed(name, args, result)
         if func._schema.is_mutable:  # what is written to stays the same tensor
@@ -99,20 +110,30 @@ class Rounded(OperatorCalls):
 
     def _terms(
         self, func: Operator, name: str, args: Arguments, kwargs: Keywords, result: Tensor
-    ) -> tuple[Tensor, Tensor | float]:
-        """Return what the terms of a sum add up to without their signs, and how far off adding them up one by one
-        is."""
+    ) -> tuple[Tensor, ...]:
+        """Return what the terms of a sum add up to without their signs, in as many units as it may be off, and how
+        far off adding them up one by one is, where they are many."""
 
-        def measure() -> tuple[Tensor | float, ...]:
-            sizes = tree_map_only(torch.Tensor, torch.abs, (args, kwargs))
-            magnitude: Tensor = _kernel(func)(*sizes[0], **sizes[1])
-            return magnitude, one_by_one(name, args, result, magnitude)
+        def measure() -> tuple[Tensor, ...]:
+            magnitude = self._of_sizes(func, args, kwargs, torch.float32)  # in half the time and memory
+            if not torch.isfinite(magnitude).all():
+                magnitude = self._of_sizes(func, args, kwargs, torch.float64)
+            alone = one_by_one(name, args, result, magnitude)
+            return (magnitude * OF_SUMS, *([] if alone is None else [alone]))
 
         self._count += 1
         values = result.detach().numpy()
-        magnitude, error = self._sums.of((self._count, name, tuple(result.shape)), values, measure)
-        assert isinstance(magnitude, torch.Tensor)
-        return magnitude, error
+        return self._sums.of((self._count, name, tuple(result.shape)), values, measure)
+
+    def _of_sizes(self, func: Operator, args: Arguments, kwargs: Keywords, dtype: torch.dtype) -> Tensor:
+        """Return what an operator gives for the sizes of its tensors, those of float64 in another type."""
+
+        def size(one: Tensor) -> Tensor:
+            return one.abs().to(dtype) if self._is_plain(one) else one.abs()
+
+        sizes = tree_map_only(torch.Tensor, size, (args, kwargs))
+        magnitude: Tensor = _kernel(func)(*sizes[0], **sizes[1])
+        return magnitude
 
     def _transformed(self, name: str, args: Arguments, result: Any) -> object:
         """A transform off as its sums are; real and imaginary parts each by themselves."""
@@ -123,7 +144,8 @@ class Rounded(OperatorCalls):
         count = math.prod((result if name == "aten._fft_c2r" else value).shape[dim] for dim in dims)
         size = value.abs().sum(dims, keepdim=True) * {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[norm]
         size = (size * (1 + (name == "aten._fft_c2r"))).expand(result.shape)  # of which half is not given
-        moved = self._units.summed(parts, size.unsqueeze(-1).expand(parts.shape) if result.is_complex() else size)
+        size = size.unsqueeze(-1).expand(parts.shape) if result.is_complex() else size
+        moved = _tensor(self._units.summed(_array(parts), _array(size) * OF_SUMS))
         return torch.view_as_complex(moved.contiguous()) if result.is_complex() else moved
 
     def _run(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
@@ -153,10 +175,12 @@ class Rounded(OperatorCalls):
         is a limit that the module takes of its own dtype."""
         if type(arg) is not float or not abs(arg) <= self._units.largest:
             return arg
-        return float(self._units.rounded(torch.tensor(arg, dtype=torch.float64)))
+        return float(self._units.rounded(np.array(arg)))
 
     def _perturbed(self, arg: object) -> object:
-        return self._units.perturbed(arg) if self._is_plain(arg) and arg.dim() > 1 and arg.numel() else arg
+        if not self._is_plain(arg) or arg.dim() < 2 or not arg.numel():
+            return arg
+        return _tensor(self._units.perturbed(_array(arg)))
 
     def _is_plain(self, out: object) -> TypeGuard[Tensor]:
         if not isinstance(out, torch.Tensor):
@@ -164,7 +188,7 @@ class Rounded(OperatorCalls):
         return out.dtype == torch.float64 and out.layout == torch.strided and out.device.type == "cpu"
 
     def _rounded(self, out: Tensor) -> Tensor:
-        return self._units.rounded(out) if self._is_plain(out) else out
+        return _tensor(self._units.rounded(_array(out))) if self._is_plain(out) else out
 
     def _write(self, out: Tensor) -> Tensor:
         rounded = self._rounded(out)

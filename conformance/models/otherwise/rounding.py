@@ -1,4 +1,4 @@
-"""Round float64 tensors to a given number of bits, and move them by units in their last place; and find how far sums
+"""Round float64 arrays to a given number of bits, and move them by units in their last place; and find how far sums
 are off where their terms are added up in another order, or one by one.
 
 A computation in float32 rounds the result of each operator, and another one rounds it otherwise: by another order of
@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 
 from conformance.models.reference.dispatch import Arguments
-from conformance.process.arrays import Array
+from conformance.process.arrays import PART, Array, in_parts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,9 +67,9 @@ SUMS = {*PLAIN_SUMS, *POOLS, *PRODUCTS, "aten.convolution", "aten.mkldnn_convolu
 added up."""
 
 
-def one_by_one(name: str, args: Arguments, out: Tensor, magnitude: Tensor) -> Tensor | float:
+def one_by_one(name: str, args: Arguments, out: Tensor, magnitude: Tensor) -> Tensor | None:
     """Return how far each value of a sum is off in float32 where its terms are added up one after another; for pools,
-    how far it may be; 0 for other operators and for short sums."""
+    how far it may be; None for other operators and for short sums."""
     import torch
 
     if name in POOLS:
@@ -80,14 +80,14 @@ def one_by_one(name: str, args: Arguments, out: Tensor, magnitude: Tensor) -> Te
         return magnitude * (ONE_BY_ONE * window * 2.0**-24)
     if name in PRODUCTS or name == "aten.convolution":
         products = _products(name, args) if name in PRODUCTS else _of_convolution(args, out)
-        return 0.0 if products is None else torch.from_numpy(_off_one_by_one(products).reshape(out.shape))
+        return None if products is None else torch.from_numpy(_off_one_by_one(products).reshape(out.shape))
     if name not in PLAIN_SUMS:
-        return 0.0
+        return None
     value, dims = args[0], args[1] if len(args) > 1 else None
     axes = [dims] if isinstance(dims, int) else dims or [*range(value.dim())]
     count = math.prod(value.shape[axis] for axis in axes)
     if count < LONG:
-        return 0.0
+        return None
     last = [*range(-len(axes), 0)]
     terms = value.movedim(axes, last).flatten(-len(axes))
     error = torch.from_numpy(_off_one_by_one(terms, partial=name == "aten.cumsum"))
@@ -227,11 +227,6 @@ MERGED = 2
 """By how many bits results are shorter that are merged, which is as far as ``MOST_UNITS`` goes."""
 
 
-def uneven(rng: np.random.Generator, signs: Array) -> Array:
-    """The signs of an array, each times a whole number of units up to ``MOST_UNITS``."""
-    return signs * rng.integers(1, MOST_UNITS, size=signs.shape, endpoint=True)
-
-
 def bits_of(dtypes: list[str], half: str | None = None) -> int | None:
     """The bits that a module computes with whose inputs have these NumPy dtypes, and that has a ``half`` inside; None
     where float64 is no better."""
@@ -241,85 +236,6 @@ def bits_of(dtypes: list[str], half: str | None = None) -> int | None:
     if "float64" in floats:
         return None
     return 11 if floats == {"float16"} else 24
-
-
-class Units:
-    """Moves float64 tensors by units in their last place, with other random signs at each call."""
-
-    def __init__(self, rounding: Rounding) -> None:
-        self._rng = np.random.default_rng(rounding.seed)
-        self._by_byte = signs_by_byte(rounding.mirrored, rounding.uneven)
-        self._bits, self._ties, self._finer = rounding.bits + rounding.finer, rounding.ties, rounding.finer
-        self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
-        self._lowest, smallest = UNDERFLOW[rounding.bits]
-        self._smallest = smallest - rounding.finer
-        self.largest = LARGEST[rounding.bits]
-
-    def rounded(self, value: Tensor) -> Tensor:
-        """The values as multiples of the unit in their last place, off by one, and infinite beyond the format.
-
-        Those that need no rounding stay, as they are exact in every computation, or were rounded when they were made
-        and have only been moved since.
-        """
-        import torch
-
-        unit = self._unit(value)
-        nearest = torch.round(value / unit).mul_(unit)
-        moves = torch.isfinite(value) if self._ties else nearest != value  # NaN stays NaN
-        if self._grid is None:
-            nearest.add_(self._signs(value).mul_(unit))
-        else:
-            coarse = unit * 2.0**MERGED
-            nearest = (torch.round(value / coarse + self._grid) - self._grid).mul_(coarse)
-        rounded = torch.where(moves, nearest, value)
-        if rounded.numel() and not max(map(abs, torch.stack(rounded.aminmax()).tolist())) <= self.largest:
-            beyond = rounded.abs() > self.largest
-            rounded[beyond] = torch.copysign(rounded.new_tensor(math.inf), rounded[beyond])
-        return rounded
-
-    def nudged(self, value: Tensor) -> Tensor:
-        """Weights, which are multiples of their unit, off by one. Whole numbers, such as positions, stay."""
-        import torch
-
-        unit, signs = self._unit(value), self._signs(value)
-        return torch.where(torch.isfinite(value) & (torch.round(value) != value), value + signs * unit, value)
-
-    def summed(self, value: Tensor, magnitude: Tensor, one_by_one: Tensor | float = 0.0) -> Tensor:
-        """Sums off by ``OF_SUMS`` units of what their terms add up to without their signs, or by ``one_by_one``, how
-        far adding them up one by one is off in float32."""
-        import torch
-
-        if self._grid is not None:
-            return self.rounded(value)
-        size = magnitude * (OF_SUMS * 2.0**-self._bits)
-        size = torch.maximum(size, torch.as_tensor(one_by_one * 2.0**-self._finer, dtype=size.dtype))
-        error = self._signs(value) * size
-        return torch.where(torch.isfinite(value) & torch.isfinite(error), value + error, value)
-
-    def perturbed(self, value: Tensor) -> Tensor:
-        """Matrices off by one unit of their largest element."""
-        import torch
-
-        finite = torch.isfinite(value)
-        largest = torch.where(finite, value, 0.0).abs().amax((-2, -1), keepdim=True)
-        return torch.where(finite, value + self._signs(value) * largest * 2.0**-self._bits, value)
-
-    def _unit(self, value: Tensor) -> Tensor:
-        import torch
-
-        # The exponents are taken out of the numbers' bits, and the units made of them, since frexp and ldexp take
-        # longer than all the rest. In float64, 2 ** n is n + 1023 in front of 52 zeros.
-        exponents = value.contiguous().view(torch.int64).bitwise_right_shift(FRACTION).bitwise_and_(0x7FF)
-        small = exponents <= self._lowest + BIAS - 1
-        exponents -= self._bits - 1
-        exponents.masked_fill_(small, self._smallest + BIAS)
-        return exponents.bitwise_left_shift_(FRACTION).view(torch.float64)
-
-    def _signs(self, value: Tensor) -> Tensor:
-        import torch
-
-        drawn = np.frombuffer(self._rng.bytes(value.numel()), dtype=np.uint8)
-        return torch.from_numpy(self._by_byte[drawn]).reshape(value.shape)
 
 
 FRACTION, BIAS = 52, 1023
@@ -338,11 +254,101 @@ MOVED_WEIGHTS = 2**24
 """How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
 
 
-def nudged(weights: Mapping[str, Tensor], rounding: Rounding) -> dict[str, Tensor]:
-    """The float64 tensors among the weights, each value off by one unit in its last place; none of a large module."""
-    import torch
+def is_plain(value: object) -> TypeGuard[Array]:
+    """Return whether a value is an array of float64, as rounding moves them."""
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
 
-    units = Units(rounding)
-    if sum(value.numel() for value in weights.values()) > MOVED_WEIGHTS:
-        return {}
-    return {name: units.nudged(value) for name, value in weights.items() if value.dtype == torch.float64}
+
+class Units:
+    """Moves float64 arrays by units in their last place, with other random signs at each call."""
+
+    def __init__(self, rounding: Rounding) -> None:
+        self._rng = np.random.default_rng(rounding.seed)
+        self._signs = signs_by_byte(rounding.mirrored, rounding.uneven)
+        self._bits, self._ties, self._finer = rounding.bits + rounding.finer, rounding.ties, rounding.finer
+        self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
+        self._lowest, smallest = UNDERFLOW[rounding.bits]
+        self._smallest = smallest - rounding.finer
+        self.largest = LARGEST[rounding.bits]
+        self._pool, self._at = np.zeros(0), 0
+
+    def rounded(self, value: Array) -> Array:
+        """Return the values as multiples of the unit in their last place, off by one, and infinite beyond the format.
+
+        Those that need no rounding stay, as they are exact in every computation.
+        """
+        return in_parts(self._rounded, value)
+
+    def _rounded(self, value: Array) -> Array:
+        shape, value = value.shape, np.atleast_1d(value)
+        with np.errstate(all="ignore"):
+            unit = self._unit(value)
+            nearest = np.rint(value / unit)
+            nearest *= unit
+            stays = ~np.isfinite(value) if self._ties else nearest == value
+            if self._grid is None:
+                unit *= self._drawn(value)
+                nearest += unit
+            else:
+                nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
+            np.copyto(nearest, value, where=stays)
+            beyond = np.abs(nearest) > self.largest
+            nearest = np.where(beyond, np.copysign(np.inf, nearest), nearest) if beyond.any() else nearest
+            return nearest.reshape(shape)
+
+    def summed(self, value: Array, size: Array, *one_by_one: Array) -> Array:
+        """Return sums off by units of ``size``, what their terms add up to without their signs, or by how far off
+        adding them up ``one_by_one`` is in float32."""
+        if self._grid is not None:
+            return self.rounded(value)
+        return in_parts(self._summed, value, size, *one_by_one)
+
+    def _summed(self, value: Array, size: Array, *one_by_one: Array) -> Array:
+        with np.errstate(all="ignore"):
+            error = size.astype(np.float64) * 2.0**-self._bits
+            for least in one_by_one:
+                error = np.maximum(error, least * 2.0**-self._finer)
+            error = error * self._drawn(value)
+            return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
+
+    def nudged(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
+        floats = {name: value for name, value in weights.items() if is_plain(value)}
+        if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
+            return dict(weights)
+        return {**weights, **{name: self.moved(value) for name, value in floats.items()}}
+
+    def moved(self, value: Array) -> Array:
+        """Return values off by one unit. Whole numbers stay."""
+        return in_parts(self._moved, value)
+
+    def _moved(self, value: Array) -> Array:
+        with np.errstate(all="ignore"):
+            moves = np.isfinite(value) & (np.round(value) != value)
+            return np.where(moves, value + self._drawn(value) * self._unit(value), value)
+
+    def perturbed(self, value: Array) -> Array:
+        """Return matrices off by one unit of their largest element."""
+        finite = np.isfinite(value)
+        largest = np.abs(np.where(finite, value, 0.0)).max((-2, -1), keepdims=True)
+        return np.where(finite, value + self._drawn(value) * largest * 2.0**-self._bits, value)
+
+    def _unit(self, value: Array) -> Array:
+        # The exponents are taken out of the numbers' bits, and the units made of them, since frexp and ldexp take
+        # longer than all the rest. In float64, 2 ** n is n + 1023 in front of 52 zeros.
+        exponents = np.atleast_1d(value).view(np.int64) >> FRACTION
+        exponents &= 0x7FF
+        small = exponents <= self._lowest + BIAS - 1
+        exponents -= self._bits - 1
+        np.copyto(exponents, self._smallest + BIAS, where=small)
+        exponents <<= FRACTION
+        return exponents.view(np.float64).reshape(value.shape)
+
+    def _drawn(self, value: Array) -> Array:
+        begin = self._at
+        self._at += value.size
+        if self._at > self._pool.size:  # drawn for many arrays at once, as they may have a few values each
+            begin, self._at = 0, value.size
+            drawn = np.frombuffer(self._rng.bytes(max(value.size, PART)), dtype=np.uint8)
+            self._pool = np.take(self._signs, drawn)
+        return self._pool[begin : self._at].reshape(value.shape)

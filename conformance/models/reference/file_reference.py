@@ -163,7 +163,10 @@ class FileReference(Reference):
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         if self.oracle_missing is not None:
             return None
-        wide = {name: value.astype(float) if value.dtype.kind == "f" else value for name, value in inputs.items()}
+        wide = {
+            name: value.astype(float, copy=False) if value.dtype.kind == "f" else value
+            for name, value in inputs.items()
+        }
         exact = attempt(lambda: self._session_in_float64.run(wide, rounding))
         self._check_unchanged(exact)
         if isinstance(exact, Exception):

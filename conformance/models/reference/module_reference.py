@@ -18,7 +18,7 @@ from conformance.compare.judges import Right, defaults_for
 from conformance.models.otherwise.half_inside import HALVES, KeepWide
 from conformance.models.otherwise.other_kernels import NotedOperators, other_ways
 from conformance.models.otherwise.rounded_run import Rounded
-from conformance.models.otherwise.rounding import Rounding, nudged
+from conformance.models.otherwise.rounding import Rounding, Units
 from conformance.models.otherwise.signed_zeros import keep_signs
 from conformance.models.otherwise.undefined import Undefining, leaves_open, replace_undefined
 from conformance.models.reference.build_module import build, compile_script
@@ -311,9 +311,10 @@ class ModuleReference(Reference):
         assert self._twin is not None
         own = {**dict(self._twin.named_parameters()), **dict(self._twin.named_buffers())}
         kept = {name: own[name].data for name in own}
+        arrays = {name: value.numpy() for name, value in kept.items() if value.dtype == torch.float64}
         try:
-            for name, value in nudged(kept, rounding).items():
-                own[name].data = value
+            for name, moved in Units(rounding).nudged(arrays).items():
+                own[name].data = torch.from_numpy(moved)
             yield
         finally:
             for name, value in kept.items():

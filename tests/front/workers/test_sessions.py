@@ -161,3 +161,14 @@ def test_where_cells_run_elsewhere_or_in_a_given_order_there_is_one_worker(optio
     assert workers() == workers("--conformance-cell-workers", "1") == 1
     with pytest.raises(pytest.UsageError, match="--cell-workers 2 does not go with"):
         workers("--conformance-cell-workers", "2")
+
+
+@pytest.mark.parametrize(("text", "may"), [
+    ("net: {forward: x, export: {torchscript: [17]}}", False), ('{"net": {"export": {"torchscript": [17]}}}', False),
+    ("net: {forward: x, export: {dynamo: [20]}}", True), ("net: {forward: x, about: it exports}", True),
+])  # fmt: skip
+def test_what_dynamo_needs_is_imported_only_where_a_case_may_export_with_it(tmp_path, text, may):
+    file = tmp_path / "case.yaml"
+    file.write_text(text)
+    options = Options(pytest.Config.fromdictargs({}, ["--conformance-cases", str(file)]))
+    assert options.may_need_dynamo() == may
