@@ -141,7 +141,7 @@ def _plugged_in() -> Iterator[tuple[str, str | tuple[str, str, str]]]:
 _PLUGGED_IN = dict(_plugged_in())
 PROVIDERS |= {word: said for word, said in _PLUGGED_IN.items() if isinstance(said, tuple)}
 
-_EARLIER = ("onnxruntime-openvino", "onnxruntime-directml")
+_EARLIER = tuple(f"onnxruntime-{word}" for word in ("openvino", "directml"))
 """Packages that had providers until March 2026."""
 _OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()), *_EARLIER)
 

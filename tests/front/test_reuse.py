@@ -79,7 +79,7 @@ def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_p
     class Options(dict[str, Any]):
         folder, earlier, required = tmp_path, dict, set
 
-    settings = {"examples": None, "budget": None, "tensorrt": None, "explain": False}
+    settings = {"examples": None, "budget": None, "tensorrt": None, "provider_option": None, "explain": False}
     cell = next(plan(load_case(tmp_path, case_of("x * 2"))))
     options: Any = Options(settings, store=None, cases=None)
     running: Any = Running(options, options, lambda text: contextlib.nullcontext())
