@@ -14,6 +14,7 @@ from benchmarks.common import HEAD, where
 from evidence import (
     accusations,
     cluster,
+    converted,
     coverage,
     culprits,
     defects,
@@ -42,6 +43,7 @@ PAGES = {
     "culprits": culprits,
     "doors": own_code,
     "accusations": accusations,
+    "converted": converted,
     "location": location,
     "passes": passes,
     "reduction": reduction,

@@ -4,18 +4,22 @@ every kind of values that the case allows, or else where it first leaves the ran
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 
 from conformance.case.draw.draw import about
 from conformance.case.plan.expected import apart, on_host
 from conformance.cells.examples import Examples, fails_again
 from conformance.diagnose.beyond import beyond
+from conformance.diagnose.nodes.spoiled_weights import ConvertedFile, spoiled
 from conformance.judge.draws import Draws
 from conformance.judge.finite import NOT_FINITE, FinitenessVerifier
 from conformance.judge.red_cell import CheckedCell, RedCell
-from conformance.judge.verify_converted import FidelityVerifier, opening_literal
+from conformance.judge.verify_converted import FidelityVerifier, meaning_of, opening_literal
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
+from conformance.process.errors import Stopped, attempt, summarize
+from conformance.process.worker import aside
 from conformance.results.records.words import STORAGE, base_of
 
 
@@ -30,7 +34,52 @@ def check_fidelity(run: CellRun) -> RedCell | None:
     verify = FidelityVerifier(run.of_cell(stored, run.kept_answers(converted)), session)
     draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
     of = CheckedCell(run, verify, draws, stored, converted)
+    wrong = None
+    if cell.case.says.precisions[cell.precision].of_others and not cell.is_of_own_file:
+        wrong = _wrong_beside_original(of)
+    if wrong is not None:
+        attempt(lambda: Examples(of).run())  # its decibels are told too
+        raise wrong
     return Examples(of).run() or check_finite(of, trusting=verify.kept.first is not None)
+
+
+MOST_BYTES = 2**29
+"""The size of a file up to which it is compared with its original tensor by tensor."""
+SECONDS = 60.0
+"""How long that may take; after that nothing is said."""
+DRAWN = 8
+"""Draws on which it is tried what putting a tensor right gives back."""
+NAMED = 4
+
+
+def _wrong_beside_original(of: CheckedCell) -> Stopped | None:
+    """Return the failure (BrokenRule) where weights of a file that others have converted are not the original's
+    rounded, a tensor is read by another scale than it is written with, or a range leaves out what the original
+    computes there."""
+    run, converted = of.run, of.model
+    if sum(one.file.stat().st_size for one in (of.exported, converted)) > MOST_BYTES:
+        return None
+    with run.stages("declare", "case"):
+        plain = (draw for draw in of.draws if draw.regime == "plain")
+        feeds = [run.prepared.maker(draw) for draw in itertools.islice(plain, DRAWN)]
+    meaning, libraries = meaning_of(run.cell.precision), run.libraries()
+
+    def compared() -> list[str]:
+        import onnx
+
+        original, model = (onnx.load(one.file) for one in (of.exported, converted))
+        return spoiled(ConvertedFile(original, model, feeds, meaning, libraries))
+
+    with run.stages("convert", "precision"):
+        found = attempt(lambda: aside.ask(compared, SECONDS))
+        if isinstance(found, Exception):  # what another tool has written may be anything
+            text = f"its weights were not compared with the original's: {summarize(found)}"
+            run.record.warnings = [*run.record.warnings, {"name": "weights", "text": text}]
+        if not isinstance(found, Exception) and found:
+            more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            text = f"{converted.told['tool']} is not {run.cell.case.says.onnx or 'the model'} converted: "
+            return Stopped("convert", "BrokenRule", text + "; ".join(found[:NAMED]) + more, "precision")
+    return None
 
 
 TOO_LARGE = ("large", "offset")

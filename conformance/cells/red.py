@@ -17,7 +17,7 @@ from conformance.cells.pack_cells import leave
 from conformance.cells.run_cell import run_cell
 from conformance.diagnose.explain_failure import explained
 from conformance.diagnose.explanations import Question, explain
-from conformance.diagnose.locate import find_operator
+from conformance.diagnose.locate import find_operator, most_lost
 from conformance.diagnose.refused import explain_export
 from conformance.diagnose.smallest.parser_script import leave_parser_script
 from conformance.diagnose.smallest.smallest import leave_smallest
@@ -54,7 +54,7 @@ def explain_red(red: RedCell | RedExport) -> Stopped:
     if red.example is None or red.stop.error == "IllConditioned" or isinstance(red.of.verify, FinitenessVerifier):
         return red.stop
     if red.of.run.cell.check == "fidelity":
-        return add(red.stop, find_operator(red)[0]) if red.stop.fault == "exporter" else red.stop
+        return add(red.stop, find_operator(red)[0] if red.stop.fault == "exporter" else most_lost(red))
     found, small = find_operator(red)
     if red.of.run.cell.check == "meaning":
         found, small = {**found, **parting_node(red)}, None

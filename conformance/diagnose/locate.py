@@ -18,7 +18,9 @@ from conformance.case.draw.example import Example
 from conformance.case.files.declaration import Case
 from conformance.compare.close import Limit, differs
 from conformance.compare.judges import Right, defaults_for
+from conformance.diagnose.nodes.layers import LayeredPair, worst_layer
 from conformance.diagnose.nodes.second_file import parting, parting_in
+from conformance.diagnose.nodes.sides import literal_side
 from conformance.diagnose.operators.captured_program import Unable
 from conformance.diagnose.operators.first_operator import Failing, Search, locate
 from conformance.diagnose.own_code import Own, accused, own_code, told_of, turn
@@ -27,6 +29,7 @@ from conformance.diagnose.smallest.smallest_function import Reduced, longest, re
 from conformance.judge.draws import draws
 from conformance.judge.red_cell import RedCell
 from conformance.judge.verify import Verifier
+from conformance.judge.verify_converted import meaning_of
 from conformance.judge.wrong_reference import WRONG
 from conformance.models.cell_run import CellRun
 from conformance.models.coverage.operator_calls import line_of_call, name_of
@@ -100,6 +103,24 @@ def _second_file(red: RedCell) -> Details:
         if place is None:
             ask = partial(parting, *files, run.libraries(), one.inputs)
             place = or_else(None, partial(aside.ask, ask, SECONDS))
+    red.of.verify.add_seconds("locate", time.perf_counter() - start)
+    return {} if place is None else {"parts_at": place.as_dict()}
+
+
+def most_lost(red: RedCell) -> Details:
+    """Return the node of a file that others have converted whose layer loses most by itself."""
+    run, example, model = red.of.run, red.example, red.of.converted
+    if example is None or model is None or not run.cell.case.says.precisions[run.cell.precision].of_others:
+        return {}
+    libraries, runtime, files = run.libraries(), meaning_of(run.cell.precision), (red.of.exported.file, model.file)
+    start = time.perf_counter()
+
+    def found() -> Any:
+        one = literal_side(files[0], libraries, example.inputs, LITERAL)
+        other = literal_side(files[1], libraries, example.inputs, runtime)
+        return worst_layer(LayeredPair(one, other, runtime, libraries))
+
+    place = or_else(None, lambda: aside.ask(found, SECONDS))
     red.of.verify.add_seconds("locate", time.perf_counter() - start)
     return {} if place is None else {"parts_at": place.as_dict()}
 

@@ -265,10 +265,14 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
             evaluated = _evaluated(converted.file) if run.cell.is_of_own_file and not run.libraries() else None
             if evaluated is not None:
                 return evaluated
-            by_evaluator = base_of(run.cell.precision) in _UNKNOWN_TO_LITERAL
-            return run.enter(opener(EVALUATOR if by_evaluator else LITERAL)(converted.file, run.libraries()))
+            return run.enter(opener(meaning_of(run.cell.precision))(converted.file, run.libraries()))
 
     return opened
+
+
+def meaning_of(precision: str) -> str:
+    """Return the runtime that computes what a graph of a precision means."""
+    return EVALUATOR if base_of(precision) in _UNKNOWN_TO_LITERAL else LITERAL
 
 
 def _evaluated(file: Path) -> Session | None:

@@ -138,6 +138,9 @@ def _made_by_others(
             text = f"{settings.by} needs the package {error.name}, which is not installed"
             raise Stopped("convert", "MissingPackage", text, "case") from error
         if isinstance(given, (str, os.PathLike)):
+            if not (file.parent / given).is_file():
+                text = f"{settings.by} returns the path {Path(given).name}, and has written no such file"
+                raise Stopped("convert", "NoModel", text, "case")
             return called, float64_model.load(file.parent / given)
         if type(given).__name__ == "ModelProto":
             return called, given

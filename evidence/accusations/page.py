@@ -13,8 +13,6 @@ from benchmarks.common import ROOT, Row, table
 from benchmarks.published import sections
 from conformance.results.records.words import REGIMES, SPECIALS
 from evidence.accusations import looked_at
-from evidence.accusations.converted import section
-from evidence.accusations.converted import study as converted
 from evidence.accusations.looked_at import Entry, Judged, judge, verdict_of
 from evidence.accusations.run import REPEATED, SEEDS, Red, Study, study
 from evidence.counts import none
@@ -37,7 +35,6 @@ def _studied(group: str, quick: bool) -> Study:
 def rows(quick: bool) -> Iterator[Row]:
     for group in SEEDS:
         yield from rows_of(_studied(group, quick), looked_at.read(group))
-    yield from converted.rows(converted.study(quick))
 
 
 def rows_of(seen: Study, entries: Sequence[Entry]) -> Iterator[Row]:
@@ -160,7 +157,6 @@ def write(where: str) -> None:
     """Write the sections of all groups; ``where`` says on what host and with which versions."""
     for group in SEEDS:
         write_section(_studied(group, False), where)
-    write_page(section.TITLE, section.section_of(converted.study(False), where))
 
 
 def write_section(seen: Study, where: str, page: Path = PAGE) -> None:
@@ -171,7 +167,7 @@ def write_page(title: str, text: str, page: Path = PAGE) -> None:
     """Write the page with this section, and the others as they are."""
     known = sections(page.read_text(encoding="utf-8")) if page.is_file() else {}
     known[title] = text
-    titles = [*(title for title, _ in ABOUT.values()), section.TITLE]
+    titles = [title for title, _ in ABOUT.values()]
     text = TEXT + "".join(f"## {title}\n\n{known[title]}" for title in titles if title in known)
     text += METHOD.format(regimes=len(REGIMES), specials=len(SPECIALS), repeated=REPEATED)
     page.write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ from conformance.models.precision.by_others import changed_weights, precision_of
 from conformance.process.errors import CaseFileError
 from tests.kit import converted
 from tests.kit.cases import load_case, say
-from tests.kit.converted import SOUND, mirrored, pair, quantized, scaled, shifted
+from tests.kit.converted import SOUND, pair, quantized, scaled, shifted
 from tests.kit.runtimes import wrong_runtime
 
 
@@ -35,24 +35,18 @@ def test_a_sound_conversion_is_right_beside_its_original_and_its_decibels_are_to
     assert "net_small.onnx against net.onnx: " in out and " dB SQNR, worst channel " in out
 
 
-@pytest.mark.parametrize("spoil, limit, said", [
-    (mirrored, (), "which is more noise"),
-    (scaled("W2_s", 2.0, column=3), ("int8:channel_sqnr=20",), "channel 3: SQNR"),
-    (scaled("W2_s", 1.05), ("int8:bias=0.02",), "all values are off by +5"),
-])  # fmt: skip
-def test_what_is_planted_in_a_conversion_is_found(tmp_path, capsys, spoil, limit, said):
-    options = [word for text in limit for word in ("--tolerance", text)]
-    code, out = check(capsys, tmp_path, quantized(spoil), *options)
-    assert code == 1 and "net_small.onnx loses too much" in out, out
-    assert said in " ".join(out.split()) or not limit
-    if limit:  # which a sound conversion keeps
-        assert check(capsys, tmp_path, quantized(), *options)[0] == 0
+def test_what_is_planted_in_a_conversion_is_named_with_its_decibels(tmp_path, capsys):
+    code, out = check(capsys, tmp_path, quantized(scaled("W2_s", 2.0, column=3)))
+    said = " ".join(out.split())
+    assert code == 1 and "net_small.onnx is not net.onnx converted: W2 of W2_dq, channel 3 of axis 1" in said, out
+    assert "its scale is 2 times what fits the original" in said and " dB SQNR, worst channel 3" in said
+    assert changed_weights(converted.original(), quantized(shifted)) == ["b1"]
 
 
-def test_a_weight_that_was_to_stay_as_it_is_and_has_changed_is_named(tmp_path, capsys):
-    code, out = check(capsys, tmp_path, quantized(shifted))
-    assert code == 0 and "a weight that stays in float32 has other values than in the original: b1" in out
-    assert changed_weights(converted.original(), quantized()) == []
+@pytest.mark.parametrize("limit, said", [("channel_sqnr=90", ": SQNR"), ("bias=1e-9", "all values are off by")])
+def test_limits_of_a_case_hold_for_a_sound_conversion_too(tmp_path, capsys, limit, said):
+    code, out = check(capsys, tmp_path, quantized(), "--tolerance", f"int8:{limit}")
+    assert code == 1 and "net_small.onnx loses too much" in out and said in " ".join(out.split()), out
 
 
 def test_two_files_of_one_precision_are_compared_as_before(tmp_path, capsys):
@@ -136,6 +130,22 @@ def nothing(file, batches):
 def missing(file, batches):
     import a_package_that_nobody_has
 
+def absent(file, batches):
+    return file + ".never"
+
+def too_low(file, batches):
+    model = onnx.load(file)
+    model.graph.initializer[0].data_type = onnx.TensorProto.INT4
+    model.opset_import[0].version = 18
+    return model
+
+def unrunnable(file, batches):
+    model = onnx.load(file)
+    for tensor in model.graph.initializer:
+        if tensor.name == "W2":
+            tensor.CopyFrom(numpy_helper.from_array(np.zeros((127, 16), np.float32), "W2"))
+    return model
+
 def broken(file, batches):
     model = onnx.load(file)
     model.graph.node[0].op_type = "NoSuchOperator"
@@ -147,6 +157,9 @@ def broken(file, batches):
     ("quantize", ("passed", None, None), None), ("renaming", ("passed", None, None), None),
     ("nothing", ("failed", "NoModel", "case"), "converters.nothing returns NoneType; it has to return an ONNX model"),
     ("missing", ("failed", "MissingPackage", "case"), "needs the package a_package_that_nobody_has"),
+    ("absent", ("failed", "NoModel", "case"), ".never, and has written no such file"),
+    ("too_low", ("failed", "InferenceError", "precision"), "onnx.checker refuses the model of converters.too_low"),
+    ("unrunnable", ("failed", "InferenceError", "precision"), "onnx.checker refuses the model"),
     ("broken", ("failed", "ValidationError", "precision"), "onnx.checker refuses the model of converters.broken"),
 ])  # fmt: skip
 def test_a_function_beside_the_case_converts_and_what_it_makes_is_judged(tmp_path, bench, function, result, said):

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from benchmarks.common import Row
-from evidence.accusations.converted.study import result_of
 from evidence.accusations.looked_at import Entry, judge
 from evidence.accusations.page import rows_of
 from evidence.accusations.run import Outcome, Red, Study
+from evidence.converted.study import result_of
 
 ROWS = {"false": "false accusations", "unknown": "reds that nobody has looked at"}
 

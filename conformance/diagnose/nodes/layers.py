@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,8 @@ import numpy as np
 
 from conformance.diagnose.nodes.counterparts import NEAR, dequantized, standing
 from conformance.diagnose.nodes.loss import sqnr
+from conformance.diagnose.nodes.node_walk import NodePlace
+from conformance.diagnose.nodes.second_file import place_of
 from conformance.diagnose.nodes.sides import ONE, SECONDS, FileTensors
 from conformance.diagnose.search import Asking, require_time, search_aside
 from conformance.process.arrays import Array
@@ -129,6 +132,17 @@ def layers(pair: LayeredPair) -> list[Layer]:
 
     computed = search_aside(every, SECONDS, ONE)
     return [_layer(one, other, name, pair.stands[name], computed[name]) for name in pair.names]
+
+
+def worst_layer(pair: LayeredPair) -> NodePlace | None:
+    """Return the node at which the layer ends that loses most by itself; None where none does."""
+    lossy = [(layer.own, layer) for layer in layers(pair) if layer.own is not None and layer.own < math.inf]
+    own, layer = min(lossy, key=lambda each: each[0], default=(0.0, None))
+    node = None if layer is None else pair.other.graph.node_of(layer.tensor)
+    if layer is None or node is None:
+        return None
+    why = f"most is lost there, {own:.1f} dB by itself and {layer.whole:.1f} dB up to it"
+    return place_of(node, "loses", why=f"{why}{''.join(f'; {text}' for text in layer.weights)}")
 
 
 def _layer(one: FileTensors, other: FileTensors, name: str, like: str, computed: Array | None) -> Layer:

@@ -60,8 +60,8 @@ class NodePlace:
     how: str
     """``parts``: another computes other values; ``alike``: one that may share a mistake computes the same; ``open``:
     nobody else computes it; ``breaks``: its inputs break the rules of its operator; ``unsaid``: ONNX has no rule for
-    them; ``stops``: ONNX Runtime stops there; ``invalid``: no node, but the model as a whole is refused by ONNX's own
-    checks."""
+    them; ``loses``: a converted file loses most there; ``stops``: ONNX Runtime stops there; ``invalid``: no node, but
+    the model as a whole is refused by ONNX's own checks."""
     by: str | None = None
     """The runtime that computes other values."""
     why: str | None = None

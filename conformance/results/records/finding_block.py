@@ -248,7 +248,7 @@ def _where(record: Record) -> tuple[str, ...]:
     elif node and node["operator"]:
         line = f"{node['line']}  " if node.get("line") else ""
         lines.append(f"{line}node {node.get('node') or ''} ({node['operator']})")
-    if source.get("file") and (not lines or (node and node["how"] == "differs")):
+    if source.get("file") and (not lines or (node and node["how"] in ("differs", "loses"))):
         in_case = f":{source['line']}  case {record.case}"
         against = f"{record.shipped}, compared with " if is_file_alone(record) and record.shipped else ""
         lines.append(f"{against}{source['file']}{'' if is_file_alone(record) else in_case}")

@@ -167,6 +167,7 @@ def _parting(place: Node) -> str:
         "refused": f"it is refused: {place.get('why')}",
         "parsed": f"TensorRT's parser makes layers of it that mean something else: {place.get('why')}",
         "differs": f"{place.get('why')}",
+        "loses": f"{place.get('why')}",
         "stops": f"the first node that cannot be run: {place.get('why')}",
     }
     return f"at the node {name}: {said.get(place['how'], place['how'])}"
