@@ -222,11 +222,11 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def plant_(error: BaseException, owner: object, name: str) -> None:
         original = getattr(owner, name)
 
-        def fails(said: object) -> object:
+        def fails(said: object, *more: object) -> object:
             about = said["about"] if isinstance(said, dict) else said.says.about  # type: ignore[attr-defined]
             if about == "plant":
                 raise error
-            return original(said)
+            return original(said, *more)
 
         monkeypatch.setattr(owner, name, fails)
 
