@@ -21,7 +21,7 @@ def written(file: Path) -> str:
 def lines_of(capsys: pytest.CaptureFixture[str], notes: list[dict[str, object]], step: float) -> list[str]:
     """The lines that are told of notes that come in these steps of seconds."""
     clock = itertools.count(0.0, step)
-    telling = ProgressLines("accuracy[net]", clock=lambda: next(clock))
+    telling = ProgressLines("accuracy[net]", budget=20.0, clock=lambda: next(clock))
     for note in notes:
         telling(note)
     told = capsys.readouterr()

@@ -258,7 +258,8 @@ def test_what_failed_is_not_skipped_when_its_worker_is_gone(tmp_path):
     cell = next(
         cell for cell in plan(load_case(tmp_path, "forward: x + 1\ninputs: {x: 'float32[3]'}")) if cell.runtime
     )
-    options = _Options(examples=None, budget=None, tensorrt=None, explain="all", store=None, cases=None)
+    unsaid = dict.fromkeys(("examples", "budget", "tensorrt", "provider_option", "store", "cases"))
+    options = _Options(unsaid, explain="all")
     running = Running(options, None, lambda text: contextlib.nullcontext())  # type: ignore[arg-type]
     for error in ("NoWorker", "WrongValue"):
         running.clustered = _Clustered(MadeCell(cell.id, lost(cell.id, error, "why"), None))  # type: ignore[assignment]
