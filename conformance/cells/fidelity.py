@@ -11,10 +11,10 @@ from conformance.case.draw.draw import about
 from conformance.case.plan.expected import apart, on_host
 from conformance.cells.examples import Examples, fails_again
 from conformance.diagnose.beyond import beyond
-from conformance.diagnose.nodes.spoiled_weights import ConvertedFile, spoiled
 from conformance.judge.draws import Draws
 from conformance.judge.finite import NOT_FINITE, FinitenessVerifier
 from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.judge.spoiled_weights import ConvertedFile, spoiled
 from conformance.judge.verify_converted import FidelityVerifier, meaning_of, opening_literal
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
@@ -46,7 +46,7 @@ def check_fidelity(run: CellRun) -> RedCell | None:
 MOST_BYTES = 2**29
 """The size of a file up to which it is compared with its original tensor by tensor."""
 SECONDS = 60.0
-"""How long that may take; after that nothing is said."""
+"""The time that comparing may take; after that nothing is said."""
 DRAWN = 8
 """Draws on which it is tried what putting a tensor right gives back."""
 NAMED = 4

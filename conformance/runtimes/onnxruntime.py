@@ -133,7 +133,7 @@ def _providers(provider: str, config: Mapping[str, str] | None, options: Session
 
 
 def prefix(provider: str) -> str:
-    """How session options begin that are options of a provider: ``ep.cudaexecutionprovider.``."""
+    """Return the beginning of session options that are a provider's: ``ep.cudaexecutionprovider.``."""
     return f"ep.{provider.lower()}."
 
 

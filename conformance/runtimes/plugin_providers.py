@@ -17,9 +17,9 @@ from typing import Any
 from conformance.process.errors import Unavailable, attempt, summarize
 
 _NAMED = re.compile(r"onnxruntime_(?:ep_\w+|qnn)")
-"""How modules of such packages are named."""
+"""The names of modules of such packages."""
 _DEVICE = "ov_device"
-"""What OpenVINO's devices say of themselves: here its CPU is what runs, as everywhere in this package."""
+"""The key by which OpenVINO's devices say what they are: here its CPU is what runs, as everywhere in this package."""
 
 
 @functools.cache

@@ -120,7 +120,7 @@ def modelopt(file: Path, out: Path, mode: str, method: str = "") -> None:
 
 
 def suite(file: Path, out: Path, precision: str, **says: Any) -> None:
-    """What ``conformance check`` itself converts to."""
+    """Precisions to which ``conformance check`` itself converts."""
     from conformance.case.files.precision import PrecisionSettings
     from conformance.models.precision.calibration import Feeds
     from conformance.models.precision.convert import convert, source

@@ -1,4 +1,4 @@
-"""What is printed, and ``docs/evidence/converted.md``."""
+"""Print the rows, and write ``docs/evidence/converted.md``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evidence.counts import enough, none
 PAGE = ROOT / "docs" / "evidence" / "converted.md"
 LEAST = 200
 FOUND, NAMED, PLANTED = 57, 50, 60
-"""How many of how many planted defects have to be found, and named rightly."""
+"""The planted defects that have to be found and named rightly, of how many."""
 
 
 def rows(quick: bool) -> Iterator[Row]:

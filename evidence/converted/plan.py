@@ -1,4 +1,4 @@
-"""Which converters make which sound files, and by which environments."""
+"""The converters of the sound files, and their environments."""
 
 from __future__ import annotations
 

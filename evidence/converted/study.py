@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from benchmarks.common import ROOT
-from conformance.diagnose.nodes.spoiled_weights import ConvertedFile, spoiled
 from conformance.extras.versions import environments
 from conformance.front import cli
+from conformance.judge.spoiled_weights import ConvertedFile, spoiled
 from conformance.judge.verify_converted import meaning_of
 from conformance.models.precision.by_others import precision_of
 from conformance.models.reference.carried_types import carry
@@ -75,9 +75,9 @@ class Study:
     refused: Sequence[str]
     """Say which converters did not take which networks."""
     compared: Mapping[str, Sequence[str]]
-    """What the comparison with the original alone (``spoiled``), which takes no time, says of each sound file."""
+    """The words of the comparison with the original alone (``spoiled``), which takes no time, by sound file."""
     left: int
-    """How many files were not asked about before Ctrl-C."""
+    """The number of files that were not asked about before Ctrl-C."""
     invalid: Sequence[str]
     """Files that ONNX's own checker refuses, which are not sound."""
     versions: Sequence[str]

@@ -84,7 +84,7 @@ class Step:
     """Where the values agree and the graph has them in another dtype or shape, as it may where the operators after
     take that."""
     turned: Parting | None = None
-    """Where the values agree and the graph has zeros of the other sign, which matters where it divides by them."""
+    """The step at which values agree and the graph has zeros of the other sign, by which it may divide."""
     put_right: bool = False
     """Set by who looks at the steps, to go on with what the graph should have."""
 

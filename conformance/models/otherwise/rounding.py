@@ -251,7 +251,7 @@ def signs_by_byte(mirrored: bool, uneven: bool) -> Array:
 
 
 MOVED_WEIGHTS = 2**24
-"""How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
+"""The most weights that are moved, for time and memory. Of a module with more, the results alone tell."""
 
 
 def is_plain(value: object) -> TypeGuard[Array]:

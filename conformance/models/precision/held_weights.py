@@ -37,9 +37,9 @@ class Grid:
     axis: int | None = None
     """Along which axis of the levels the scales lie; None where there is one for all."""
     block: int = 0
-    """How many levels along ``axis`` have one scale; 0 where each has its own."""
+    """The number of levels along ``axis`` that have one scale; 0 where each has its own."""
     epsilon: float = 1e-6
-    """How far, relative to it, the float may be off that was rounded to a level."""
+    """The share by which the float may be off that was rounded to a level."""
 
     def value(self, levels: Array) -> Array:
         return self.dequantized((levels - self.zero) * self.scale)
@@ -64,16 +64,16 @@ class HeldWeight:
 
     name: str
     value: Array
-    """What it stands for, float64."""
+    """The weight that the constant stands for, float64."""
     reader: str
     """The node that reads it."""
     rounded: Callable[[Array, bool], Array]
     """Makes of a weight, float64 of this shape, the constant that is nearest to it of all that it could be; where the
     second argument is true, with the smallest scales that leave nothing out, as what it then stands for."""
     step: Array
-    """How far apart what it could hold is, at each value; 0 where it holds any float32."""
+    """The distance of neighbours among what it could hold, at each value; 0 where it holds any float32."""
     grid: Grid | None = None
-    """Where it is quantized."""
+    """The grid of a quantized weight; None of floats."""
 
     def nearest(self, right: Array) -> Array:
         """Return what the constant stands for that is nearest to a weight."""
@@ -231,13 +231,14 @@ def _of_float(node: NodeProto, constants: Mapping[str, Array]) -> Iterator[tuple
 
 
 def _holds_levels(array: Array) -> bool:
-    return array.dtype.name in (*_LARGEST_FLOAT8, *_RANGES)
+    return array.dtype.name in (*_LARGEST_FLOAT8, *RANGES)
 
 
-_RANGES = {
+RANGES = {
     "int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535), "int4": (-8, 7),
     "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3), "int32": (-(2**31), 2**31 - 1),
 }  # fmt: skip
+"""The lowest and the highest level of a type."""
 
 
 def _channels(node: NodeProto, rank: int) -> int:
@@ -296,17 +297,13 @@ def _along(
     if scales is None or zeros is None:
         return
     kind = levels.dtype.name
-    low, high = _RANGES.get(kind, (-_LARGEST_FLOAT8.get(kind, 0.0), _LARGEST_FLOAT8.get(kind, 0.0)))
+    low, high = RANGES.get(kind, (-_LARGEST_FLOAT8.get(kind, 0.0), _LARGEST_FLOAT8.get(kind, 0.0)))
     along = axis if scale.size > 1 else None
 
     def packed(array: Array) -> Array:
         return _cast(array, levels.dtype) if kind in _LARGEST_FLOAT8 else array.astype(np.int64).astype(levels.dtype)
 
-    yield Grid(levels, scales, zeros, low, high, _same, packed, _wide, along, block), name
-
-
-def _same(array: Array) -> Array:
-    return array
+    yield Grid(levels, scales, zeros, low, high, np.asarray, packed, _wide, along, block), name
 
 
 def _wide(array: Array) -> Array:

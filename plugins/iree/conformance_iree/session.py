@@ -25,7 +25,7 @@ _IMPORT = (sys.executable, "-m", "iree.compiler.tools.import_onnx")
 _FLAGS = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
           "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false")  # fmt: skip
 _LACKS = re.compile(r"failed to legalize operation '([\w.]+)'(?:[^\n]*?onnx\.(\w+))?")
-"""How the compiler says that it has no such operator, or not with these types or attributes."""
+"""The compiler's words for having no such operator, or not with these types or attributes."""
 
 
 class CompilationFailed(RuntimeError):

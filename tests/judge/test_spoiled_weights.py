@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from conformance.diagnose.nodes.spoiled_weights import ConvertedFile, spoiled
+from conformance.judge.spoiled_weights import ConvertedFile, spoiled
 from conformance.models.precision.by_others import precision_of
 from conformance.models.precision.held_weights import held_weights, standing_for
 from conformance.runtimes.registry import EVALUATOR, LITERAL

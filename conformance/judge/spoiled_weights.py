@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.compare.noise import power
-from conformance.diagnose.nodes.spoiled_how import describe_spoiled
+from conformance.judge.spoiled_how import describe_spoiled
 from conformance.models.precision.by_others import precision_of
-from conformance.models.precision.held_weights import HeldWeight, held_weights, standing_for
+from conformance.models.precision.held_weights import RANGES, HeldWeight, held_weights, standing_for
 from conformance.process.arrays import Array, Inputs
 from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import or_else
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 OFF = 0.51
 """Steps from the original up to which a value is rounded to the nearest: half of one, and what float32 adds."""
 WORSE = 2.0
-"""How many times the noise power of rounding to the nearest a weight has to make, to be wrong, where no slip explains
+"""A weight is wrong that makes so many times the noise power of rounding to the nearest, where no slip explains
 it: what optimizes a weight for its layer makes less than rounding does."""
 CHANCE = 1.02
-"""How many times a noise power may be another one and count as the same: a slip that is known and loses nothing on
+"""Noise powers count as the same up to this ratio: a slip that is known and loses nothing on
 these draws is wrong all the same."""
 LOST = 1.25
-"""How many times the noise power of the whole file has to be gone with something put right."""
+"""The ratio of the noise powers of the whole file before and after something is put right that shows it wrong."""
 CLIPPED = 4.0
-"""How many times the noise power of a range that leaves nothing out a weight's own has to make."""
+"""A weight clips too much that makes so many times the noise power of a range that leaves nothing out."""
 OUTSIDE, BEYOND, WIDER = 0.05, 0.15, 10.0
 """The share of a tensor's values that has to lie outside of its range, by how much of the range's width, and how many
 times the noise power of the file has to be gone with a range that leaves none of them out."""
@@ -61,7 +61,7 @@ class WeightBeside:
 
     @cached_property
     def instead(self) -> Array:
-        """What is nearest to the original of all that the constant could stand for."""
+        """The nearest to the original of all that the constant could stand for."""
         return self.weight.nearest(self.right)
 
 
@@ -310,14 +310,14 @@ def _exact_names(model: ModelProto) -> set[str]:
 
 # ---- ranges --------------------------------------------------------------------------------------------------
 
-_LEVELS = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767)}
-"""By the number of the type of a zero point."""
-
 
 def _ranges(file: ConvertedFile) -> Iterator[str]:
     """Yield the tensors whose range leaves out much of what the original computes. Where that is so of an input, the
     file was made for other data, and nothing is known of its ranges."""
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
+
+    def kind(zero: TensorProto) -> str:
+        return str(TensorProto.DataType.Name(zero.data_type)).lower()
 
     model = file.converted
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -326,7 +326,7 @@ def _ranges(file: ConvertedFile) -> Iterator[str]:
         if node.op_type != "QuantizeLinear" or node.input[0] in tensors or len(node.input) < 3:
             continue
         scale, zero = (tensors.get(name) for name in node.input[1:3])
-        if scale is None or zero is None or zero.data_type not in _LEVELS:
+        if scale is None or zero is None or kind(zero) not in RANGES:
             continue
         if np.prod(scale.dims) == np.prod(zero.dims) == 1:
             ranges.append((node.input[0], scale, zero))
@@ -337,7 +337,7 @@ def _ranges(file: ConvertedFile) -> Iterator[str]:
     for name, scale, zero in ranges:
         if name not in values or not values[name].size:
             continue
-        low, high = _LEVELS[zero.data_type]
+        low, high = RANGES[kind(zero)]
         step, middle = (float(numpy_helper.to_array(one).item()) for one in (scale, zero))
         ends = (low - middle) * step, (high - middle) * step
         outside = float(np.mean((values[name] < ends[0] - step) | (values[name] > ends[1] + step)))
@@ -347,7 +347,7 @@ def _ranges(file: ConvertedFile) -> Iterator[str]:
     if any(name in graph.inputs for name, *_ in narrow):
         return
     for name, scale, zero, ends, outside in narrow:
-        low, high = _LEVELS[zero.data_type]
+        low, high = RANGES[kind(zero)]
         reached = float(values[name].min()), float(values[name].max())
         for least, most in (reached, (0.0, reached[1]), (reached[0], 0.0)):
             step = max(most - least, 1e-30) / (high - low)

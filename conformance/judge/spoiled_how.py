@@ -29,13 +29,13 @@ MOST = 0.9
 
 @dataclass(frozen=True)
 class Slip:
-    """What is wrong with a weight, as a sentence."""
+    """A mistake in a weight, as a sentence."""
 
     text: str
     repaired: Array
     """The weight with this put right."""
     known: bool = True
-    """Whether a slip explains it, as a wrong scale or another order does."""
+    """True where a slip explains it, as a wrong scale or another order does."""
 
 
 def describe_spoiled(weight: HeldWeight, name: str, right: Array, instead: Array) -> Slip:
@@ -79,7 +79,7 @@ def _order(weight: HeldWeight, right: Array) -> str | None:
         if value.ndim == 2 and value.shape[0] == value.shape[1]:
             yield "transposed", value.T
         grid = weight.grid
-        levels, made = (value, _same) if grid is None else (grid.levels.astype(np.float64), grid.value)
+        levels, made = (value, np.asarray) if grid is None else (grid.levels.astype(np.float64), grid.value)
         for axis in range(levels.ndim):
             yield f"in reversed order along axis {axis}", made(np.flip(levels, axis))
             if levels.shape[axis] % 2 == 0:
@@ -96,10 +96,6 @@ def _order(weight: HeldWeight, right: Array) -> str | None:
 
     found = next((text for text, array in orders() if _sqnr(array, right) >= least), None)
     return found or _exchanged(weight, right)
-
-
-def _same(array: Array) -> Array:
-    return array
 
 
 def _exchanged(weight: HeldWeight, right: Array) -> str | None:
