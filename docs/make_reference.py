@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case.files import deploy, export_keys, inputs, limits, metric, precision, stepwise
+from conformance.case.files import deploy, export_keys, inputs, limits, metric, precision, sampled, stepwise
 from conformance.case.files import must_hold as holds
 from conformance.case.files.declaration import Declaration
 
@@ -43,6 +43,7 @@ The Python that a case names, and its `forward` expression, is code that runs.
 
 ORDER = (
     (Declaration, "A case"),
+    (sampled.Samples, "samples"),
     (inputs.Input, "inputs: NAME"),
     (inputs.Values, "inputs: NAME: values"),
     (inputs.Between, "uniform, integers"),

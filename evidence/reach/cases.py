@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import torch
 
+from conformance.case.samples.calls import Refused, Said, Unsaid, call_of
 from conformance.process.worker.isolation import Death, Worker
 from evidence.reach import held
 from evidence.reach.proof import Direct, Unproved, prove
 from evidence.reach.samples import Database, Sample, names, samples
-from evidence.reach.translate import Refused, Said, Unsaid, call_of
 
 EACH = 16
 """Samples of an operator or a class, drawn evenly from all that it has: max_pool2d has 1,440, most have fewer."""

@@ -15,11 +15,11 @@ from conformance.case.draw.shapes import trace_sizes
 from conformance.case.files.case_file import load
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import Folder
+from conformance.case.samples.calls import Said
 from conformance.models.reference.module_reference import ModuleReference
 from conformance.models.reference.output_layout import array_of, tensors_of
 from conformance.process.errors import CaseFileError, Stopped
 from evidence.reach import held
-from evidence.reach.translate import Said
 
 Direct = Callable[[Sequence[torch.Tensor]], Any]
 """The call itself, with these tensors in place of a sample's."""

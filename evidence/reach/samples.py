@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
+from conformance.case.samples.calls import ATTRIBUTES, Said, Unsaid, at, call_of, name_of
 from evidence.accusations.module_info import with_expecttest
-from evidence.reach.translate import ATTRIBUTES, Said, Unsaid, at, call_of, module_of, name_of
+from evidence.reach.translate import module_of
 
 Database = Literal["operators", "modules"]
 

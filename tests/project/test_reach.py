@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from conformance.case.samples.calls import call_of
 from evidence.reach import held
 from evidence.reach.cases import outcome_of
 from evidence.reach.proof import Unproved, prove
 from evidence.reach.samples import Sample
-from evidence.reach.translate import call_of
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from conformance.case.files.declaration import Case, Declaration
 from conformance.case.files.document import Document, Place, read_document
 from conformance.case.files.inconsistencies import inconsistencies
 from conformance.case.files.limits import CASES, NAME, PROBLEMS
 from conformance.case.files.onnx_interface import filled_in, with_shipped
+from conformance.case.files.sampled import Samples, sampled
 from conformance.process.disk.model_files import walk
 from conformance.process.errors import CaseFileError, Problem, UserError, did_you_mean, harness_mistake, shown
 
@@ -109,6 +110,20 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
 def cases_of(name: str, said: Mapping[str, object], document: Document) -> tuple[list[Case], list[Problem]]:
     """The cases of one declaration, all combinations or none, and what is wrong with it, at the places of the
     document."""
+    if said.get("samples") is None:
+        return _of_one(name, said, document)
+    try:
+        samples = TypeAdapter(dict[str, Samples]).validate_python({"samples": said["samples"]})["samples"]
+        each = [_of_one(name, one, document) for one in sampled(samples, said)]
+    except ValidationError as error:
+        return [], list(itertools.islice(_explain(error, document, (name,)), PROBLEMS + 1))
+    except ValueError as error:
+        return [], [document.problem((name, "samples"), str(error))]
+    first_wrong = next((wrong for _, wrong in each if wrong), [])  # what is said of all is wrong in all
+    return [] if first_wrong else [case for cases, _ in each for case in cases], first_wrong
+
+
+def _of_one(name: str, said: Mapping[str, object], document: Document) -> tuple[list[Case], list[Problem]]:
     place = (name,)
     fill, where = (filled_in, ("onnx",)) if "onnx" in said else (with_shipped, ("export", "onnx"))
     try:
@@ -130,7 +145,7 @@ def cases_of(name: str, said: Mapping[str, object], document: Document) -> tuple
             f"a file has at most {CASES:,}. Vary fewer values together, or let a dim draw them"
         )
         wrong.append(document.problem((*place, "vary"), text))
-    axes = [_choices(key, options) for key, options in declaration.vary.items()]
+    axes = [_choices(key, options, named=not declaration.samples) for key, options in declaration.vary.items()]
     if len(name.encode()) + sum(1 + max(len(text.encode()) for _, text, _ in axis) for axis in axes) > NAME:
         text = f"has more than the {NAME} bytes of a case's name, with the values of vary"
         wrong.append(document.problem((*place, "vary") if axes else place, f"{shown(name)} {text}"))
@@ -246,9 +261,12 @@ def _vary(name: str, says: Declaration, axes: Sequence[Sequence[_Choice]], docum
         yield case
 
 
-def _choices(key: str, options: Sequence[object] | Mapping[str, object]) -> list[_Choice]:
+def _choices(key: str, options: Sequence[object] | Mapping[str, object], *, named: bool) -> list[_Choice]:
     """The choices of a key with their names: ``stride2``, ``shift-1``, ``masked_true``, ``name_vgg11``; values that
-    make no name, such as lists, are named by their position."""
+    make no name, such as lists, are named by their position. Those of samples say by themselves what they are: unless
+    ``named``, the key is left out, as in ``nn.functional.gelu-0``."""
+    if not named:
+        return [(key, re.sub(r"[^\w.]", "_", f"{value}"), value) for value in options]
     if isinstance(options, Mapping):
         return [(key, f"{key}_{word}", value) for word, value in options.items()]
     return [(key, f"{key}{_label(value, index)}", value) for index, value in enumerate(options)]

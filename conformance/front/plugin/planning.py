@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from conformance.case.samples.told import notes as left_out_samples
 from conformance.front.plugin.usage import refusing
 from conformance.process.errors import CaseFileError
 
@@ -123,7 +124,7 @@ class Planning:
         return self._cut
 
     def lines(self) -> Iterator[str]:
-        """Tell which tests were left out as they came twice, and what --changed-since chose.
+        """Tell of tests that came twice, of samples that are no cases, and what --changed-since chose.
 
         Reads the cases where only processes of xdist have.
         """
@@ -132,9 +133,8 @@ class Planning:
                 f"{self.twice} test{'s were' if self.twice > 1 else ' was'} collected more than once and run once: "
                 "look at pytest_collection_modifyitems in conftest.py, or in a plugin"
             )
-        if self._options["changed_since"] is None:
-            return
         self()
+        yield from left_out_samples()
         if self._changes is not None:
             yield from self._changes.lines(self._considered)
 

@@ -1,0 +1,281 @@
+"""Read the samples of PyTorch's own tests, and try each call: what of it a case can be, and which sizes may vary.
+
+Runs in a process of its own, as a sample may end it: ``python -m conformance.case.samples.tried`` writes JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree
+
+from conformance.case.samples.calls import Refused, Said, Unsaid, call_of, name_of
+from conformance.case.samples.told import LeftOut, Sampled, Told
+from conformance.process.errors import summarize
+from conformance.process.worker import aside
+
+TOGETHER = 16
+"""Operators that are asked about in one process."""
+SECONDS = 60.0
+"""That the samples of these may take. Each of PyTorch 2.15 takes below two."""
+MEMORY = (
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
+    "resize_as_",
+)  # fmt: skip
+"""Operators whose outputs are memory as it was found."""
+LARGER = 3
+"""By how much a size that may vary grows: two more than itself is what strides of 2 leave unseen."""
+DRAWS = 4
+"""Of values in the declared ranges, which an operator has to take all."""
+SCALES = (0.1, 1.0, 10.0, 10.0)
+"""Of the normally distributed values that an operator has to take before all values are drawn."""
+LONGEST = 4000
+"""Characters that ``forward`` may have."""
+
+
+def main() -> None:
+    """Write what is told of the samples as JSON to the output; the argument is what ``told.ask`` was asked for."""
+    only, but, each, grow = json.loads(sys.argv[1])
+    torch.set_num_threads(1)  # a fork has no other threads
+    warnings.simplefilter("ignore")
+    names = [name for name in _operators() if _is_one(name, only) and not _is_one(name, but)]
+    parts = [names[start : start + TOGETHER] for start in range(0, len(names), TOGETHER)]
+    told = [one.as_dict() for part in parts for one in _asked(part, each, grow)]
+    json.dump({"operators": list(_operators()), "told": told}, sys.stdout)
+
+
+def _is_one(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _asked(names: Sequence[str], each: int, grow: Sequence[str]) -> list[Told]:
+    """What is told of operators' samples by a process that may end; then each is asked about alone."""
+    try:
+        return aside.ask(partial(_told_of_all, names, each, grow), SECONDS)
+    except aside.Lost as lost:
+        if len(names) > 1:
+            return [one for name in names for one in _asked([name], each, grow)]
+        return [LeftOut(names[0], 0, f"the process ends on PyTorch's own sample ({lost})")]
+
+
+def _told_of_all(names: Sequence[str], each: int, grow: Sequence[str]) -> list[Told]:
+    told: list[Told] = []
+    for name in names:
+        try:
+            told += told_of(name, each, grow)
+        except Exception as error:
+            told.append(LeftOut(name, 0, f"PyTorch makes no sample: {summarize(error)}"))
+    return told
+
+
+def _operators() -> dict[str, Any]:
+    """By name all operators that take float32, a variant's name behind a point."""
+    if "expecttest" not in sys.modules:  # which compares texts in PyTorch's tests, and has no part in their samples
+        stand_in = types.ModuleType("expecttest")
+        stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stand_in
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {
+        ".".join(filter(None, (info.name, info.variant_test_name))): info
+        for info in op_db
+        if torch.float32 in info.dtypes
+    }
+
+
+def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
+    """Return at most ``each`` calls of an operator that are unlike, spread over its samples, or why a sample is none;
+    with ``sizes`` and ``values`` to ``grow`` in as far as PyTorch takes more than the sample's."""
+    info = _operators()[name]
+    _seed(0)
+    samples = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
+    if info.name in MEMORY:
+        return [LeftOut(name, 0, "its outputs are memory as it was found")]
+    path = name_of(info.op, info.name)
+    if path is None:
+        return [LeftOut(name, 0, "nothing in torch has the operator's name")]
+    distinct: dict[str, tuple[int, Said | str, list[torch.Tensor]]] = {}
+    for number, sample in enumerate(samples):
+        tensors: list[torch.Tensor] = []
+        said: Said | str
+        try:
+            said, tensors = call_of(path, (sample.input, *sample.args), sample.kwargs)
+        except (Refused, Unsaid) as why:
+            said = str(why)
+        distinct.setdefault(_kind(said), (number, said, tensors))
+    kinds = list(distinct.values())
+    count = min(each, len(kinds))
+    return [_told(name, *kinds[place * len(kinds) // count], grow) for place in range(count)]
+
+
+def _kind(said: Said | str) -> str:
+    """What samples that are alike have in common: all but the ranges of their values."""
+    if isinstance(said, str):
+        return said
+    return f"{said['forward']} {[entry['type'] for entry in said['inputs'].values()]}"
+
+
+def _told(name: str, number: int, said: Said | str, tensors: list[torch.Tensor], grow: Sequence[str]) -> Told:
+    if isinstance(said, str):
+        return LeftOut(name, number, said)
+    if not tensors:
+        return LeftOut(name, number, "it takes no tensor")
+    if len(said["forward"]) > LONGEST:
+        return LeftOut(name, number, "its arguments are too long to be written out")
+    call = eval(f"lambda {', '.join(said['inputs'])}: {said['forward']}", {"torch": torch})
+    try:
+        before = [tensor.clone() for tensor in tensors]
+        outputs = _outputs(call, before, 0)
+    except Exception as error:
+        return LeftOut(name, number, f"called by its name PyTorch raises on the sample: {summarize(error)}")
+    if not outputs:
+        return LeftOut(name, number, "it returns no tensor")
+    if any(one.is_complex() for one in outputs):
+        return LeftOut(name, number, "complex outputs")
+    if any(one.layout is not torch.strided or one.is_quantized or one.is_nested for one in outputs):
+        return LeftOut(name, number, "sparse, nested or quantized outputs")
+    if any(one.dtype is torch.bfloat16 for one in outputs):
+        return LeftOut(name, number, "outputs that NumPy cannot hold")
+    if not all(map(_alike, before, tensors)):
+        said = {**said, "clones": True}
+    own = [tensor.shape for tensor in tensors]
+    for seed in range(DRAWS):
+        given = _drawn(tensors, said, own, seed)
+        try:
+            twice = [_outputs(call, [tensor.clone() for tensor in given], again) for again in (0, 1)]
+        except Exception:
+            return LeftOut(name, number, "PyTorch raises on other values of the sample's ranges")
+        if not all(map(_alike, *twice)):
+            return LeftOut(name, number, "it draws random numbers")
+    if "sizes" in grow:
+        said = _with_dims(said, tensors, call)
+    if "values" in grow and not any(one.isnan().any() for one in outputs):
+        said = _with_any_values(said, tensors, call)
+    return Sampled(name, number, said)
+
+
+def _outputs(call: Callable[..., Any], tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    _seed(seed)
+    with torch.no_grad():
+        given = _pytree.tree_leaves(call(*tensors))
+    return [one for one in given if isinstance(one, torch.Tensor)]
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+# ---- what may vary ---------------------------------------------------------------------------------------------
+
+
+def _with_dims(said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any]) -> Said:
+    """The declaration with a dim in place of each size, of all axes that have it, of which PyTorch takes others: from
+    1 on where it takes 1, else from the sample's own on."""
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    sizes = sorted({size for shape in shapes for size in shape if size > 1})
+    ranges: dict[int, tuple[int, int]] = {}
+    for size in sizes:
+        for low in (1, size):
+            wider = {**ranges, size: (low, size + LARGER)}
+            if all(_takes(call, said, tensors, ends) for ends in _ends(wider)):
+                ranges = wider
+                break
+    inputs = {
+        name: {
+            **entry,
+            "type": f"{entry['type'].partition('[')[0]}[{', '.join(_axis(one, ranges) for one in shape)}]",
+        }
+        for (name, entry), shape in zip(said["inputs"].items(), shapes, strict=True)
+    }
+    dims = {f"n{size}": f"{low}..{high}" for size, (low, high) in ranges.items()}
+    traced = {f"n{size}": size for size in ranges}
+    return {**said, "inputs": inputs, "dims": dims, "trace": traced} if dims else said
+
+
+def _axis(size: int, ranges: Mapping[int, object]) -> str:
+    return f"n{size}" if size in ranges else f"{size}"
+
+
+def _ends(ranges: Mapping[int, tuple[int, int]]) -> Iterator[dict[int, int]]:
+    """All at their least and at their most, each alone at either, and each one above its own."""
+    for place in (0, 1):
+        yield {size: ends[place] for size, ends in ranges.items()}
+        for size, ends in ranges.items():
+            yield {size: ends[place]}
+    for size in ranges:
+        yield {size: size + 1}
+
+
+def _takes(
+    call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[int, int]
+) -> bool:
+    """True where PyTorch takes inputs in which sizes are changed so, and gives values."""
+    shapes = [[sizes.get(size, size) for size in tensor.shape] for tensor in tensors]
+    try:
+        outputs = _outputs(call, _drawn(tensors, said, shapes, 0), 0)
+    except Exception:
+        return False
+    return any(one.numel() for one in outputs)
+
+
+def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any]) -> Said:
+    """The declaration without ranges of floats, where ordinary numbers of either sign make no NaN."""
+    rng = np.random.default_rng(0)
+    for scale in SCALES:
+        given = [
+            torch.from_numpy(rng.normal(0, scale, tensor.shape)).to(tensor.dtype)
+            if tensor.is_floating_point()
+            else tensor.clone()
+            for tensor in tensors
+        ]
+        try:
+            outputs = _outputs(call, given, 0)
+        except Exception:
+            return said
+        if any(one.isnan().any() for one in outputs):
+            return said
+    inputs = {
+        name: {"type": entry["type"]} if "uniform" in entry.get("values", {}) else entry
+        for name, entry in said["inputs"].items()
+    }
+    return {**said, "inputs": inputs}
+
+
+def _drawn(
+    tensors: Sequence[torch.Tensor], said: Said, shapes: Sequence[Sequence[int]], seed: int
+) -> list[torch.Tensor]:
+    """Return inputs of these shapes with values of the declared ranges."""
+    rng = np.random.default_rng(seed)
+    return [
+        torch.from_numpy(_values(rng, entry.get("values"), shape)).to(tensor.dtype)
+        for tensor, entry, shape in zip(tensors, said["inputs"].values(), shapes, strict=True)
+    ]
+
+
+def _values(rng: np.random.Generator, said: Said | None, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    if said is None:  # of a bool, or of a tensor without a finite value
+        return rng.integers(0, 2, shape)
+    if "integers" in said:
+        return rng.integers(said["integers"]["low"], said["integers"]["high"], shape, endpoint=True)
+    return np.asarray(rng.uniform(said["uniform"]["low"], said["uniform"]["high"], shape))
+
+
+def _seed(number: int) -> None:
+    torch.manual_seed(number)
+    np.random.seed(number)
+    random.seed(number)
+
+
+if __name__ == "__main__":
+    main()

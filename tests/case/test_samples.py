@@ -1,0 +1,131 @@
+"""Cases made of the samples of PyTorch's own tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from conformance.case.files.case_file import load
+from conformance.case.files.declaration import Case
+from conformance.case.samples import told, tried
+from conformance.case.samples.told import LeftOut, Sampled
+from conformance.process.errors import CaseFileError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working directory, in which PyTorch is asked once for all that these tests need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("samples"))
+        yield Path.cwd()
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told.ask.cache_clear()
+    monkeypatch.setattr(told, "_told", [])
+
+
+def cases(folder: Path, samples: str, more: str = "") -> list[Case]:
+    file = folder / "operators.yaml"
+    file.write_text(f"operators:\n  about: Operators.\n  samples: {samples}\n{more}", encoding="utf-8")
+    return load(file)
+
+
+def test_a_sample_is_a_case_whose_sizes_and_values_vary_as_far_as_pytorch_takes_them(folder: Path) -> None:
+    names = ["log", "nn.functional.gelu", "select", "bernoulli", "fft.fft"]
+
+    made = cases(folder, f"{{only: [{', '.join(names)}], but: [fft.r*], each: 1, grow: [sizes, values]}}")
+
+    assert [case.name for case in made] == [f"operators-{name}-0" for name in ("log", "nn.functional.gelu", "select")]
+    log, gelu, select = (case.says for case in made)
+    assert gelu.forward is not None and gelu.forward.startswith("torch.nn.functional.gelu(x0")
+    assert gelu.dims and not gelu.inputs["x0"].values
+    assert log.inputs["x0"].values is not None  # of negative numbers it makes NaN
+    assert [sizes.low.text for sizes in select.dims.values()] == ["5"]  # the call takes the third of each row
+    assert made[0].varied == {"operator": "log", "sample": 0}
+    [line] = told.notes()
+    assert line.startswith("2 samples of PyTorch are no cases: ")
+    assert "1 × it draws random numbers" in line and "1 × complex outputs" in line
+
+
+def test_a_samples_own_sizes_and_range_stay_unless_they_are_to_grow() -> None:
+    [own] = tried.told_of("log", 1, ())
+
+    assert isinstance(own, Sampled) and "dims" not in own.said and "values" in own.said["inputs"]["x0"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "more", "said"),
+    [
+        ("{only: gellu}", "", "no operator of torch.op_db is called 'gellu'; did you mean 'gelu'?"),
+        ("{only: gelu}", "", "no sample of these operators is a case; of gelu: it draws random numbers"),
+        ("{only: abs}", "  inputs: {x: 'float32[2]'}\n", "there is nothing to say under inputs"),
+        ("{olny: abs}", "", "unknown key 'olny'; did you mean 'only'?"),
+        ("{from: torch.module_db}", "", "torch.module_db"),
+    ],
+)
+def test_a_mistake_is_told_at_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, samples: str, more: str, said: str
+) -> None:
+    why = {"operator": "gelu", "number": 0, "why": "it draws random numbers"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        told, "_tried", lambda asked: json.dumps({"operators": ["gelu"], "told": [why] * ('"gelu"' in asked)})
+    )
+
+    with pytest.raises(CaseFileError) as error:
+        cases(tmp_path, samples, more)
+
+    assert said in str(error.value) and "operators.yaml:3:" in str(error.value)
+
+
+def test_samples_are_kept_for_this_version_of_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = '{"operators": ["a"], "told": [{"operator": "a", "number": 0, "why": "for a reason"}]}'
+    runs: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(told, "_tried", lambda asked: runs.append(asked) or given)
+
+    for version in ("1.0", "1.0", "2.0"):
+        monkeypatch.setattr(told.metadata, "version", lambda package, version=version: version)
+        told.ask.cache_clear()
+        answer = told.ask(("a",), (), 1, ())
+
+    assert answer.told == [LeftOut("a", 0, "for a reason")]
+    assert len(runs) == 2  # once for each version
+
+
+def test_an_operator_whose_sample_ends_the_process_is_left_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told_of(name: str, each: int, grow: Sequence[str]) -> list[Sampled]:
+        if name == "ends":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Sampled(name, 0, {})]
+
+    monkeypatch.setattr(tried, "told_of", told_of)
+
+    [one, lost, other] = tried._asked(["one", "ends", "other"], 1, [])
+
+    assert one == Sampled("one", 0, {}) and other == Sampled("other", 0, {})
+    assert isinstance(lost, LeftOut) and "the process ends on PyTorch's own sample" in lost.why
+
+
+def test_values_that_depend_on_each_other_and_changed_inputs_are_seen() -> None:
+    def both(operator: Any, said: str) -> object:
+        tensors = [torch.tensor([3.0, 4.0])]
+        monkey = {"forward": said, "inputs": {"x0": {"type": "float32[2]", "values": operator}}}
+        return tried._told("an operator", 0, monkey, tensors, ())
+
+    close = both({"uniform": {"low": 0.0, "high": 9.0}}, "torch.linalg.cholesky(x0.diag() - x0[0] + 3)")
+    assert isinstance(close, LeftOut) and "raises on other values" in close.why
+    changed = both({"uniform": {"low": 0.0, "high": 9.0}}, "x0.add_(1)")
+    assert isinstance(changed, Sampled) and changed.said["clones"] is True
