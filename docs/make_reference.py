@@ -43,7 +43,7 @@ The Python that a case names, and its `forward` expression, is code that runs.
 
 ORDER = (
     (Declaration, "A case"),
-    (sampled.Samples, "samples"),
+    (sampled.FromSamples, "samples"),
     (inputs.Input, "inputs: NAME"),
     (inputs.Values, "inputs: NAME: values"),
     (inputs.Between, "uniform, integers"),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from conformance.case.samples.calls import Refused, Said, Unsaid, call_of
+from conformance.case.samples.calls import Said, Unsaid, Untaken, call_of
 from conformance.process.worker.isolation import Death, Worker
 from evidence.reach import held
 from evidence.reach.proof import Direct, Unproved, prove
@@ -108,7 +108,7 @@ def outcome_of(folder: Path, name: str, sample: Sample, own: bool = False) -> Ou
         if own:
             raise Unproved("crash", "PyTorch ends the process on other values")
         said = _as_it_is(folder, said, sample.direct)
-    except Refused as error:
+    except Untaken as error:
         return Outcome(name, "refused", str(error))
     except Unsaid as error:
         return _with_python(folder, name, sample, str(error))
@@ -185,7 +185,7 @@ def _with_python(folder: Path, name: str, sample: Sample, kind: str, before: Unp
     tensors = sample.tensors
     try:
         said, _ = call_of("beside.forward", tensors, {})
-    except Refused as error:
+    except Untaken as error:
         return Outcome(name, "refused", str(error))
     said |= {"draw": "beside.draw", "clones": True} if tensors else {"inputs": {"x": "float32[1]"}, "unused": ["x"]}
     return _proved(folder, name, said, sample.direct if tensors else lambda _: sample.direct([]), kind, before)

@@ -24,7 +24,7 @@ class Sample:
     """A call, and how a case says it."""
 
     said: Callable[[], tuple[Said, list[torch.Tensor]]]
-    """Raises Unsaid and Refused."""
+    """Raises Unsaid and Untaken."""
     tree: Any
     """Positional and keyword arguments of the call."""
     call: Callable[..., Any]

@@ -46,7 +46,7 @@ def argument(value: Any) -> Any:
 
 
 def structure(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """An input of forward, nested as it is. Raises Unsaid and Refused."""
+    """An input of forward, nested as it is. Raises Unsaid and Untaken."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return declared(value)
@@ -68,7 +68,7 @@ Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def module_of(cls: type[torch.nn.Module], made: Arguments, called: Arguments) -> tuple[Said, list[torch.Tensor]]:
-    """The case of a module of a class, made and called with these arguments. Raises Unsaid and Refused."""
+    """The case of a module of a class, made and called with these arguments. Raises Unsaid and Untaken."""
     said: Said = {"module": named(cls) or f"torch.nn.{cls.__name__}"}
     given = {name: argument(value) for name, value in _bound(cls, *made).items()}
     if given:

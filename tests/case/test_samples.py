@@ -18,7 +18,7 @@ import torch
 from conformance.case.files.case_file import load
 from conformance.case.files.declaration import Case
 from conformance.case.samples import told, tried
-from conformance.case.samples.told import LeftOut, Sampled
+from conformance.case.samples.told import LeftOut, OfOperator
 from conformance.process.errors import CaseFileError
 
 
@@ -62,7 +62,7 @@ def test_a_sample_is_a_case_whose_sizes_and_values_vary_as_far_as_pytorch_takes_
 def test_a_samples_own_sizes_and_range_stay_unless_they_are_to_grow() -> None:
     [own] = tried.told_of("log", 1, ())
 
-    assert isinstance(own, Sampled) and "dims" not in own.said and "values" in own.said["inputs"]["x0"]
+    assert isinstance(own, OfOperator) and "dims" not in own.said and "values" in own.said["inputs"]["x0"]
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_samples_are_kept_for_this_version_of_pytorch(tmp_path: Path, monkeypatc
 
 
 def test_an_operator_whose_sample_ends_the_process_is_left_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told_of(name: str, each: int, grow: Sequence[str]) -> list[Sampled]:
+    def told_of(name: str, each: int, grow: Sequence[str]) -> list[OfOperator]:
         if name == "ends":
             os.kill(os.getpid(), signal.SIGKILL)
-        return [Sampled(name, 0, {})]
+        return [OfOperator(name, 0, {})]
 
     monkeypatch.setattr(tried, "told_of", told_of)
 
     [one, lost, other] = tried._asked(["one", "ends", "other"], 1, [])
 
-    assert one == Sampled("one", 0, {}) and other == Sampled("other", 0, {})
+    assert one == OfOperator("one", 0, {}) and other == OfOperator("other", 0, {})
     assert isinstance(lost, LeftOut) and "the process ends on PyTorch's own sample" in lost.why
 
 
@@ -128,4 +128,4 @@ def test_values_that_depend_on_each_other_and_changed_inputs_are_seen() -> None:
     close = both({"uniform": {"low": 0.0, "high": 9.0}}, "torch.linalg.cholesky(x0.diag() - x0[0] + 3)")
     assert isinstance(close, LeftOut) and "raises on other values" in close.why
     changed = both({"uniform": {"low": 0.0, "high": 9.0}}, "x0.add_(1)")
-    assert isinstance(changed, Sampled) and changed.said["clones"] is True
+    assert isinstance(changed, OfOperator) and changed.said["clones"] is True

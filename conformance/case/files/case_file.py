@@ -17,7 +17,7 @@ from conformance.case.files.document import Document, Place, read_document
 from conformance.case.files.inconsistencies import inconsistencies
 from conformance.case.files.limits import CASES, NAME, PROBLEMS
 from conformance.case.files.onnx_interface import filled_in, with_shipped
-from conformance.case.files.sampled import Samples, sampled
+from conformance.case.files.sampled import FromSamples, sampled
 from conformance.process.disk.model_files import walk
 from conformance.process.errors import CaseFileError, Problem, UserError, did_you_mean, harness_mistake, shown
 
@@ -113,7 +113,7 @@ def cases_of(name: str, said: Mapping[str, object], document: Document) -> tuple
     if said.get("samples") is None:
         return _of_one(name, said, document)
     try:
-        samples = TypeAdapter(dict[str, Samples]).validate_python({"samples": said["samples"]})["samples"]
+        samples = TypeAdapter(dict[str, FromSamples]).validate_python({"samples": said["samples"]})["samples"]
         each = [_of_one(name, one, document) for one in sampled(samples, said)]
     except ValidationError as error:
         return [], list(itertools.islice(_explain(error, document, (name,)), PROBLEMS + 1))

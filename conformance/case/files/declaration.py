@@ -44,7 +44,7 @@ from conformance.case.files.metric import Metric, Preprocess
 from conformance.case.files.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
 from conformance.case.files.precision import PrecisionSettings
 from conformance.case.files.recording import Recorded, spell_out
-from conformance.case.files.sampled import Samples
+from conformance.case.files.sampled import FromSamples
 from conformance.case.files.stepwise import Steps, spell_out_steps
 from conformance.case.files.structure import flattened
 from conformance.process.errors import shown
@@ -76,7 +76,7 @@ class Declaration(Says):
     onnx: FilesBeside | None = None
     """An ONNX file beside the case file, in place of a module: what it means by ONNX's evaluator is what runtimes are
     held against. Inputs, outputs, dims and opset are the file's, where the case does not say them."""
-    samples: Samples | None = None
+    samples: FromSamples | None = None
     """In place of a module and inputs: a case for each of these samples of PyTorch's own tests."""
     submodule: SubmodulePath | None = None
     """The part of ``module`` that is exported and run, as ``encoder.layer.0``; the inputs are its own."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from conformance.case.files.field_types import Listed, Says
-from conformance.case.samples.told import LeftOut, Sampled, ask
+from conformance.case.samples.told import LeftOut, OfOperator, ask
 from conformance.process.errors import did_you_mean, shown
 
 EACH = 2
@@ -19,7 +19,7 @@ GIVEN = ("forward", "module", "onnx", "inputs", "dims", "where", "draw", "trace"
 """Keys that samples stand for, or that would be about a module."""
 
 
-class Samples(Says):
+class FromSamples(Says):
     """Take calls of operators from the tests of the PyTorch that is installed, each as a case: ``forward``,
     ``inputs`` and ``dims`` are the sample's, ``operator`` and ``sample`` are varied values of it."""
 
@@ -36,7 +36,7 @@ class Samples(Says):
     all that the dtype of an input has in place of the sample's range."""
 
 
-def sampled(samples: Samples, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def sampled(samples: FromSamples, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what each case says: that which is said of all, with a sample. Raises ValueError where no operator has
     such a name, where none of them is a case, or where a key stands beside ``samples`` that it gives."""
     for key in GIVEN:
@@ -46,7 +46,7 @@ def sampled(samples: Samples, said: Mapping[str, Any]) -> Iterator[dict[str, Any
     if not answer.told:
         near = did_you_mean(samples.only[0], answer.operators) if samples.only else ""
         raise ValueError(f"no operator of torch.op_db is called {', '.join(map(shown, samples.only))}{near}")
-    given = [one for one in answer.told if isinstance(one, Sampled)]
+    given = [one for one in answer.told if isinstance(one, OfOperator)]
     if not given:
         first = next(one for one in answer.told if isinstance(one, LeftOut))
         raise ValueError(f"no sample of these operators is a case; of {first.operator}: {first.why}")

@@ -19,18 +19,18 @@ class Unsaid(Exception):
     """A case file has no words for a value; the text says what kind it is."""
 
 
-class Refused(Exception):
+class Untaken(Exception):
     """A case takes no such tensor, by design."""
 
 
 def declared(tensor: torch.Tensor) -> Said:
-    """The type of a tensor, and a range that holds its values. Raises Refused."""
+    """The type of a tensor, and a range that holds its values. Raises Untaken."""
     if tensor.is_quantized:
-        raise Refused("quantized tensors")
+        raise Untaken("quantized tensors")
     if tensor.is_complex():
-        raise Refused("complex tensors")
+        raise Untaken("complex tensors")
     if tensor.layout is not torch.strided or tensor.is_nested:
-        raise Refused("sparse and nested tensors")
+        raise Untaken("sparse and nested tensors")
     said: Said = {"type": f"{str(tensor.dtype).removeprefix('torch.')}[{', '.join(map(str, tensor.shape))}]"}
     if tensor.dtype is torch.bool:
         return said
@@ -103,7 +103,7 @@ def expression(value: Any, tensors: list[torch.Tensor]) -> str:
 
 def call_of(function: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Said, list[torch.Tensor]]:
     """The case of ``function(*args, **kwargs)``, and the tensors that its inputs are in order. Raises Unsaid and
-    Refused."""
+    Untaken."""
     tensors: list[torch.Tensor] = []
     parts = [expression(one, tensors) for one in args]
     parts += [f"{name}={expression(one, tensors)}" for name, one in kwargs.items()]

@@ -26,7 +26,7 @@ REASONS = 5
 
 
 @dataclass(frozen=True)
-class Sampled:
+class OfOperator:
     """A sample as a case says it."""
 
     operator: str
@@ -52,11 +52,11 @@ class LeftOut:
         return dataclasses.asdict(self)
 
 
-Told: TypeAlias = Sampled | LeftOut
+Told: TypeAlias = OfOperator | LeftOut
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToldOfOperators:
     """What was told of the samples that were asked for."""
 
     operators: list[str]
@@ -77,7 +77,7 @@ def notes() -> Iterator[str]:
 
 
 @functools.cache
-def ask(only: tuple[str, ...], but: tuple[str, ...], each: int, grow: tuple[str, ...]) -> Answer:
+def ask(only: tuple[str, ...], but: tuple[str, ...], each: int, grow: tuple[str, ...]) -> ToldOfOperators:
     """Return at most ``each`` samples of the operators whose names match ``only`` and not ``but``.
 
     They are those of the installed PyTorch, kept in the default store for its version and this code. Raises UserError
@@ -120,9 +120,9 @@ def _key(*asked: object) -> str:
     return digest.hexdigest()
 
 
-def _read(text: str) -> Answer:
+def _read(text: str) -> ToldOfOperators:
     given = json.loads(text)
-    return Answer(
+    return ToldOfOperators(
         [str(name) for name in given["operators"]],
-        [Sampled(**one) if "said" in one else LeftOut(**one) for one in given["told"]],
+        [OfOperator(**one) if "said" in one else LeftOut(**one) for one in given["told"]],
     )

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
-from conformance.case.samples.calls import Refused, Said, Unsaid, call_of, name_of
-from conformance.case.samples.told import LeftOut, Sampled, Told
-from conformance.process.errors import summarize
+from conformance.case.samples.calls import Said, Unsaid, Untaken, call_of, name_of
+from conformance.case.samples.told import LeftOut, OfOperator, Told
+from conformance.process.errors import attempt, or_else, summarize
 from conformance.process.worker import aside
 
 TOGETHER = 16
@@ -72,19 +72,18 @@ def _asked(names: Sequence[str], each: int, grow: Sequence[str]) -> list[Told]:
 def _told_of_all(names: Sequence[str], each: int, grow: Sequence[str]) -> list[Told]:
     told: list[Told] = []
     for name in names:
-        try:
-            told += told_of(name, each, grow)
-        except Exception as error:
-            told.append(LeftOut(name, 0, f"PyTorch makes no sample: {summarize(error)}"))
+        of_one = attempt(partial(told_of, name, each, grow))
+        if isinstance(of_one, Exception):
+            of_one = [LeftOut(name, 0, f"PyTorch makes no sample: {summarize(of_one)}")]
+        told += of_one
     return told
 
 
 def _operators() -> dict[str, Any]:
     """By name all operators that take float32, a variant's name behind a point."""
     if "expecttest" not in sys.modules:  # which compares texts in PyTorch's tests, and has no part in their samples
-        stand_in = types.ModuleType("expecttest")
-        stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-        sys.modules["expecttest"] = stand_in
+        sys.modules["expecttest"] = types.ModuleType("expecttest")
+        vars(sys.modules["expecttest"])["TestCase"] = unittest.TestCase
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {
@@ -111,7 +110,7 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
         said: Said | str
         try:
             said, tensors = call_of(path, (sample.input, *sample.args), sample.kwargs)
-        except (Refused, Unsaid) as why:
+        except (Untaken, Unsaid) as why:
             said = str(why)
         distinct.setdefault(_kind(said), (number, said, tensors))
     kinds = list(distinct.values())
@@ -134,35 +133,40 @@ def _told(name: str, number: int, said: Said | str, tensors: list[torch.Tensor],
     if len(said["forward"]) > LONGEST:
         return LeftOut(name, number, "its arguments are too long to be written out")
     call = eval(f"lambda {', '.join(said['inputs'])}: {said['forward']}", {"torch": torch})
-    try:
-        before = [tensor.clone() for tensor in tensors]
-        outputs = _outputs(call, before, 0)
-    except Exception as error:
-        return LeftOut(name, number, f"called by its name PyTorch raises on the sample: {summarize(error)}")
-    if not outputs:
-        return LeftOut(name, number, "it returns no tensor")
-    if any(one.is_complex() for one in outputs):
-        return LeftOut(name, number, "complex outputs")
-    if any(one.layout is not torch.strided or one.is_quantized or one.is_nested for one in outputs):
-        return LeftOut(name, number, "sparse, nested or quantized outputs")
-    if any(one.dtype is torch.bfloat16 for one in outputs):
-        return LeftOut(name, number, "outputs that NumPy cannot hold")
+    before = [tensor.clone() for tensor in tensors]
+    outputs = attempt(partial(_outputs, call, before, 0))
+    if isinstance(outputs, Exception):
+        return LeftOut(name, number, f"called by its name PyTorch raises on the sample: {summarize(outputs)}")
+    if (why := _no_outputs(outputs)) is not None:
+        return LeftOut(name, number, why)
     if not all(map(_alike, before, tensors)):
         said = {**said, "clones": True}
     own = [tensor.shape for tensor in tensors]
     for seed in range(DRAWS):
         given = _drawn(tensors, said, own, seed)
-        try:
-            twice = [_outputs(call, [tensor.clone() for tensor in given], again) for again in (0, 1)]
-        except Exception:
+        once, again = (
+            or_else(None, partial(_outputs, call, [tensor.clone() for tensor in given], other)) for other in (0, 1)
+        )
+        if once is None or again is None:
             return LeftOut(name, number, "PyTorch raises on other values of the sample's ranges")
-        if not all(map(_alike, *twice)):
+        if not all(map(_alike, once, again)):
             return LeftOut(name, number, "it draws random numbers")
     if "sizes" in grow:
         said = _with_dims(said, tensors, call)
     if "values" in grow and not any(one.isnan().any() for one in outputs):
         said = _with_any_values(said, tensors, call)
-    return Sampled(name, number, said)
+    return OfOperator(name, number, said)
+
+
+def _no_outputs(outputs: Sequence[torch.Tensor]) -> str | None:
+    """Say why these are no outputs of a case; None where they are."""
+    if not outputs:
+        return "it returns no tensor"
+    if any(one.is_complex() for one in outputs):
+        return "complex outputs"
+    if any(one.layout is not torch.strided or one.is_quantized or one.is_nested for one in outputs):
+        return "sparse, nested or quantized outputs"
+    return "outputs that NumPy cannot hold" if any(one.dtype is torch.bfloat16 for one in outputs) else None
 
 
 def _outputs(call: Callable[..., Any], tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
@@ -217,16 +221,10 @@ def _ends(ranges: Mapping[int, tuple[int, int]]) -> Iterator[dict[int, int]]:
         yield {size: size + 1}
 
 
-def _takes(
-    call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[int, int]
-) -> bool:
+def _takes(call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[int, int]) -> bool:
     """True where PyTorch takes inputs in which sizes are changed so, and gives values."""
     shapes = [[sizes.get(size, size) for size in tensor.shape] for tensor in tensors]
-    try:
-        outputs = _outputs(call, _drawn(tensors, said, shapes, 0), 0)
-    except Exception:
-        return False
-    return any(one.numel() for one in outputs)
+    return any(one.numel() for one in or_else([], lambda: _outputs(call, _drawn(tensors, said, shapes, 0), 0)))
 
 
 def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any]) -> Said:
@@ -239,11 +237,8 @@ def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable
             else tensor.clone()
             for tensor in tensors
         ]
-        try:
-            outputs = _outputs(call, given, 0)
-        except Exception:
-            return said
-        if any(one.isnan().any() for one in outputs):
+        outputs = or_else(None, partial(_outputs, call, given, 0))
+        if outputs is None or any(one.isnan().any() for one in outputs):
             return said
     inputs = {
         name: {"type": entry["type"]} if "uniform" in entry.get("values", {}) else entry
