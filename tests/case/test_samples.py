@@ -129,3 +129,17 @@ def test_values_that_depend_on_each_other_and_changed_inputs_are_seen() -> None:
     assert isinstance(close, LeftOut) and "raises on other values" in close.why
     changed = both({"uniform": {"low": 0.0, "high": 9.0}}, "x0.add_(1)")
     assert isinstance(changed, OfOperator) and changed.said["clones"] is True
+
+
+def test_samples_that_would_show_nothing_are_passed_over() -> None:
+    made = tried.told_of("exp", 2, ())  # one of its three kinds of samples has no value
+    [constant] = tried.told_of("ones_like", 1, ())
+
+    assert [one.number for one in made if isinstance(one, OfOperator)] == [0, 2]
+    assert isinstance(constant, LeftOut) and "the same whatever" in constant.why
+
+
+def test_sizes_that_change_how_many_outputs_there_are_stay() -> None:
+    [unbound] = tried.told_of("unbind", 1, ("sizes",))
+
+    assert isinstance(unbound, OfOperator) and "dims" not in unbound.said

@@ -27,6 +27,8 @@ from conformance.process.worker import aside
 
 TOGETHER = 16
 """Operators that are asked about in one process."""
+TRIED = 16
+"""Samples of an operator that are tried until enough of them are cases."""
 SECONDS = 60.0
 """That the samples of these may take. Each of PyTorch 2.15 takes below two."""
 MEMORY = (
@@ -114,8 +116,21 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
             said = str(why)
         distinct.setdefault(_kind(said), (number, said, tensors))
     kinds = list(distinct.values())
-    count = min(each, len(kinds))
-    return [_told(name, *kinds[place * len(kinds) // count], grow) for place in range(count)]
+    cases: list[Told] = []
+    left_out: list[Told] = []
+    for place in _spread(len(kinds), each):
+        one = _told(name, *kinds[place], grow)
+        (cases if isinstance(one, OfOperator) else left_out).append(one)
+        if len(cases) == each:
+            break
+    return cases or left_out[:1]
+
+
+def _spread(count: int, each: int) -> list[int]:
+    """Return at most ``TRIED`` of so many places, ``each`` of them evenly from all, then those between them."""
+    parts = (each << power for power in range(TRIED.bit_length()))
+    places = (place * count // of for of in parts for place in range(of))
+    return list(dict.fromkeys(places))[:TRIED] if count else []
 
 
 def _kind(said: Said | str) -> str:
@@ -142,6 +157,7 @@ def _told(name: str, number: int, said: Said | str, tensors: list[torch.Tensor],
     if not all(map(_alike, before, tensors)):
         said = {**said, "clones": True}
     own = [tensor.shape for tensor in tensors]
+    drawn: list[list[torch.Tensor]] = []
     for seed in range(DRAWS):
         given = _drawn(tensors, said, own, seed)
         once, again = (
@@ -151,8 +167,13 @@ def _told(name: str, number: int, said: Said | str, tensors: list[torch.Tensor],
             return LeftOut(name, number, "PyTorch raises on other values of the sample's ranges")
         if not all(map(_alike, once, again)):
             return LeftOut(name, number, "it draws random numbers")
+        drawn.append(once)
+    if all(len(drawn[0]) == len(one) and all(map(_alike, drawn[0], one)) for one in drawn):
+        return LeftOut(name, number, "its outputs are the same whatever the values of its inputs are")
+    if all(torch.cat([part.flatten().isnan() for part in one]).float().mean() > 0.5 for one in drawn):
+        return LeftOut(name, number, "its outputs are mostly NaN")
     if "sizes" in grow:
-        said = _with_dims(said, tensors, call)
+        said = _with_dims(said, tensors, call, outputs)
     if "values" in grow and not any(one.isnan().any() for one in outputs):
         said = _with_any_values(said, tensors, call)
     return OfOperator(name, number, said)
@@ -183,16 +204,19 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 # ---- what may vary ---------------------------------------------------------------------------------------------
 
 
-def _with_dims(said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any]) -> Said:
-    """The declaration with a dim in place of each size, of all axes that have it, of which PyTorch takes others: from
-    1 on where it takes 1, else from the sample's own on."""
+def _with_dims(
+    said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any], outputs: Sequence[torch.Tensor]
+) -> Said:
+    """The declaration with a dim in place of each size, of all axes that have it, of which PyTorch takes others and
+    gives outputs of the same number and ranks: from 1 on where it takes 1, else from the sample's own on."""
     shapes = [tuple(tensor.shape) for tensor in tensors]
     sizes = sorted({size for shape in shapes for size in shape if size > 1})
     ranges: dict[int, tuple[int, int]] = {}
+    ranks = [one.dim() for one in outputs]
     for size in sizes:
         for low in (1, size):
             wider = {**ranges, size: (low, size + LARGER)}
-            if all(_takes(call, said, tensors, ends) for ends in _ends(wider)):
+            if all(_ranks(call, said, tensors, ends) == ranks for ends in _ends(wider)):
                 ranges = wider
                 break
     inputs = {
@@ -221,10 +245,13 @@ def _ends(ranges: Mapping[int, tuple[int, int]]) -> Iterator[dict[int, int]]:
         yield {size: size + 1}
 
 
-def _takes(call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[int, int]) -> bool:
-    """True where PyTorch takes inputs in which sizes are changed so, and gives values."""
+def _ranks(
+    call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[int, int]
+) -> list[int] | None:
+    """Return the ranks of the outputs where sizes are changed so; None where PyTorch raises, or gives no value."""
     shapes = [[sizes.get(size, size) for size in tensor.shape] for tensor in tensors]
-    return any(one.numel() for one in or_else([], lambda: _outputs(call, _drawn(tensors, said, shapes, 0), 0)))
+    outputs = or_else([], lambda: _outputs(call, _drawn(tensors, said, shapes, 0), 0))
+    return [one.dim() for one in outputs] if any(one.numel() for one in outputs) else None
 
 
 def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any]) -> Said:
