@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -138,5 +138,12 @@ def write(where: str) -> None:
             lists.append(f"## {TITLES[exporter]}: {outcome}\n\n{', '.join(names) or 'None.'}")
     table = "\n".join((HEAD, *(row.line() for row in rows(False))))
     PAGE.write_text(TEXT.format(table=table, lists="\n\n".join(lists), where=where), encoding="utf-8")
-    DATA.write_text(json.dumps([asdict(one) for one in found], indent=0), encoding="utf-8")
+    data: dict[str, dict[str, list[dict[str, object]]]] = defaultdict(dict)
+    for exporter, operators in grouped.items():
+        for name, samples in operators.items():
+            data[name][exporter] = [
+                {"sample": one.sample, "outcome": one.outcome, "error": one.error} for one in samples
+            ]
+    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(data[name])}" for name in sorted(data))
+    DATA.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
 
