@@ -1,11 +1,17 @@
 """What is known of outside packages is named where it fits a red cell or a doubt, and nowhere else."""
 
+import json
+
 import pytest
 
+from conformance.front.cli import main
+from conformance.front.commands import outcomes
 from conformance.results.records import known
 from conformance.results.records.finding_block import describe, lines, markdown
 from conformance.results.records.findings import findings
 from conformance.results.records.record import Record
+from conformance.results.records.run_file import SCHEMA, read_run
+from conformance.results.report.html import page
 
 pytestmark = pytest.mark.smoke
 BASE = {
@@ -114,3 +120,18 @@ def test_it_stands_in_the_block_and_decides_nothing():
     assert (block.who, block.what, finding.key) == (without.who, without.what, plain.key)
     assert f"  known      {EXPORTER}" in lines(block, 1, 1, 100)
     assert f"known        {EXPORTER}" in markdown(block)
+
+
+def test_a_doubt_is_told_by_what_is_installed_and_an_old_run_by_what_it_ran_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(known, "_here", lambda: {"versions": {**VERSIONS, "onnx": "9"}, "cpu": CPU})
+    doubted = Record(**{**BASE, **DOUBT})
+    assert "  known: findings/evaluator (onnx 9)" in [*outcomes([doubted])]
+    header = {"schema": SCHEMA, "environment": {"versions": VERSIONS, "cpu": CPU}, "seconds": 1.0}
+    red = Record(**{**BASE, **OF_EXPORTER, "id": "accuracy[red]"})
+    (tmp_path / "run.json").write_text(
+        json.dumps({**header, "records": [doubted.as_dict(), red.as_dict()]}), encoding="utf-8"
+    )
+    assert main(["explain", "*", "--run", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "  known: findings/evaluator (onnx 1.23.2)\n" in told and f"  known: {EXPORTER}\n" in told
+    assert EXPORTER in page([("run", *read_run(tmp_path))])
