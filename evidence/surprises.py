@@ -77,5 +77,6 @@ def main(words: Sequence[str]) -> int:
         outcomes.append(tried.outcome)
     print(", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in (*BY_EXIT_CODE.values(), UNTRIED)))
     if CHANGED in outcomes:
+        print("take what has changed out of conformance/results/records/known.csv")
         return 1
     return 2 if {GONE, UNTRIED} & {*outcomes} else 0

@@ -34,7 +34,7 @@ from conformance.process.disk.model_files import SUFFIX
 from conformance.process.errors import UserError, UserTypeError, attempt, import_torch
 from conformance.process.worker.isolation import Death, Worker
 from conformance.process.worker.warm import new_worker
-from conformance.results.records import finding_block, text
+from conformance.results.records import finding_block, known, text
 from conformance.results.records.findings import findings
 from conformance.results.records.record import Record
 from conformance.results.records.sanitize import visible
@@ -326,6 +326,7 @@ def _right(records: Sequence[Record]) -> Iterator[str]:
     for runtime in dict.fromkeys(str(record.runtime or record.exporter) for record in skipped):
         own = [record for record in skipped if str(record.runtime or record.exporter) == runtime]
         yield text.not_run(runtime, len(own), [*dict.fromkeys(str(record.reason) for record in own)])
+        yield from dict.fromkeys(line for record in own for line in known.lines(record))
 
 
 def _failures(records: Sequence[Record]) -> Iterator[str]:

@@ -47,6 +47,13 @@ class Asinh(torch.nn.Module):
         return torch.asinh(x)
 
 
+class Pool(torch.nn.Module):
+    """Both exporters leave the divisor out."""
+
+    def forward(self, x):
+        return torch.nn.functional.avg_pool2d(x[None, None], 1, divisor_override=2)[0, 0]
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """What is kept of a module that is given by its name lies in the current folder."""
@@ -74,6 +81,16 @@ def test_what_is_wrong_is_reported_as_the_suite_reports_it_at_the_line_of_the_ca
     text = str(raised.value)
     assert f"test_check.py:{line})" in text and "the TorchScript exporter keeps what it saw" in text, text
     assert "run in this process" not in text
+
+
+def test_what_is_known_of_the_exporter_is_named():
+    from conformance.results.records.known import by_package
+
+    with pytest.raises(AssertionError) as raised:
+        conformance.check(Pool(), **QUICK)
+    name, text = "exporters-leave-the-divisor-out", str(raised.value)
+    here = [version for version, names in by_package().items() if name in names]
+    assert f"\n  known      findings/{name} ({here[0]})\n" in text if here else name not in text, text
 
 
 def test_a_failure_in_this_process_is_reported_as_such():

@@ -101,13 +101,14 @@ def width() -> int:
 
 def outcomes(records: Iterable[Record]) -> Iterator[str]:
     """Yield the verdict of each cell in a line, with why it was not run, and then each finding in a block."""
-    from conformance.results.records import text
+    from conformance.results.records import known, text
 
     records = [*records]
     for record in records:
         yield text.verdict(record)
         if record.status == "skipped":
             yield f"  {record.reason}"
+            yield from (f"  {line}" for line in known.lines(record))
     yield from blocks(records)
 
 

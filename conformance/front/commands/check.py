@@ -174,7 +174,7 @@ def model_of_file(file: Path) -> Model:
 
 def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, say: Say) -> CheckedModel:
     """Check one model, and print each verdict as it comes. Raises UserError for a file that cannot be checked."""
-    from conformance.results.records import text
+    from conformance.results.records import known, text
 
     reasons: set[str | None] = set()
 
@@ -185,6 +185,8 @@ def _check_alone(model: Model, given: argparse.Namespace, other: Path | None, sa
         if record.status == "skipped":
             say("  for the same reason" if record.reason in reasons else f"  {record.reason}")
             reasons.add(record.reason)
+            for line in known.lines(record):
+                say(f"  {line}")
 
     return _check_with(model, given, other, say, see, {})
 

@@ -31,6 +31,7 @@ def run(given: argparse.Namespace) -> int:
         ("processor", [_processor()]),
         ("installed", _packages()),
         ("runtimes", _told(runs)),
+        ("known", _known()),
         ("GPU", [_gpu()]),
         ("store", [_store(given.store)]),
         ("pytest", [*_plugins(), *_collisions(Path.cwd())]),
@@ -81,6 +82,14 @@ def _told(runs: Mapping[str, str | None]) -> list[str]:
     lines = [f"{name}: {why or here.get(name, 'runs here')}" for name, why in runs.items() if name not in providers]
     lines += registry.LEFT_OUT.values()
     return [*lines, *([f"not in this ONNX Runtime: {', '.join(providers)}"] if providers else [])]
+
+
+def _known() -> list[str]:
+    """Return the defects that are known of the installed versions, by package."""
+    from conformance.results.records.known import by_package
+
+    told = [f"{name}: {len(known)} defects: {', '.join(known)}" for name, known in by_package().items()]
+    return told or ["nothing of these versions"]
 
 
 def _gpu() -> str:

@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where something is not as it was."""
     from conformance.process.errors import UserError
-    from conformance.results.records import text
+    from conformance.results.records import known, text
     from conformance.results.records.findings import RED, findings
     from conformance.results.records.run_file import read_run
 
@@ -54,6 +54,8 @@ def run(given: argparse.Namespace) -> int:
         else:
             for line in text.builds_again(record):
                 tell(f"{record.id}: {line}")
+        for line in known.lines(record, header.get("environment")):
+            tell(f"  {line}")
         differs = list(_differences(record, header.get("conditions") or {}))
         changed |= bool(differs)
         for line in _explain(record, differs, entries=given.depends):

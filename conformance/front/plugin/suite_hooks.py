@@ -146,13 +146,13 @@ def run(request: pytest.FixtureRequest) -> object:
     running, shared = session.running, session.properties.shared
 
     def run_cell(cell: Cell) -> None:
-        from conformance.results.records import text
+        from conformance.results.records import known, text
 
         record = running(cell)
         request.node.stash[_RECORD] = record  # until its report is made
         request.node.user_properties += shared(describe(record))
         if record.status == "skipped":
-            pytest.skip(one_line(record.reason))
+            pytest.skip(one_line("; ".join([str(record.reason), *known.lines(record)])))
         if record.status == "xfailed":
             pytest.xfail(one_line(record.reason))
         if record.status != "passed":

@@ -16,6 +16,7 @@ from typing import Any
 from conformance.results.records import earlier
 from conformance.results.records.details import details
 from conformance.results.records.findings import KEPT, VALUES, Finding, Key, shows_less
+from conformance.results.records.known import fitting
 from conformance.results.records.location import place_of, values_of
 from conformance.results.records.record import FLOAT64, Record
 from conformance.results.records.record_types import OperatorFields
@@ -70,6 +71,7 @@ def describe(finding: Finding, since: str | None = None, *, kept: bool = True) -
         ("effect", _effect(record, what)),
         ("input", _input(record)),
         ("evidence", _evidence(record)),
+        ("known", tuple(fitting(record, finding.environment))),
         ("to do", _to_do(record, finding.key)),
         ("since", (since,) if since else ()),
         ("cells", _cells(finding.cells)),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from conformance.results.records.library_messages import OF_INPUTS, ON_DATA, operator_in, said, without_numbers
 from conformance.results.records.record import Record
+from conformance.results.records.record_types import Environment
 
 RED = ("failed", "xpassed")
 """The statuses that make a run fail."""
@@ -43,6 +44,8 @@ class Finding:
     key: Key
     cells: list[Record] = field(default_factory=list)
     """Their records, in the order of the run."""
+    environment: Environment | None = None
+    """Where they ran, as the header of their run has it; None of a run here."""
 
     @property
     def id(self) -> str:
@@ -63,9 +66,9 @@ class Finding:
         }  # fmt: skip
 
 
-def findings(records: Iterable[Record]) -> list[Finding]:
+def findings(records: Iterable[Record], environment: Environment | None = None) -> list[Finding]:
     """The findings of a run, those with most cells first. Cells of a case and an exporter that fail alike are one
-    finding until somebody is asked about them."""
+    finding until somebody is asked about them. ``environment`` is that of the run's header, None of a run here."""
     by_key: dict[Key, Finding] = {}
     unexplained: dict[object, list[tuple[Key, Record]]] = {}
     for record in records:
@@ -75,10 +78,10 @@ def findings(records: Iterable[Record]) -> list[Finding]:
                 alike = (record.case, record.exporter, record.stage, key.kind)
                 unexplained.setdefault(alike, []).append((key, record))
             else:
-                by_key.setdefault(key, Finding(key)).cells.append(record)
+                by_key.setdefault(key, Finding(key, [], environment)).cells.append(record)
     for group in unexplained.values():
         key = min((key for key, _ in group), key=lambda key: key.component == "open")
-        by_key.setdefault(key, Finding(key)).cells += [record for _, record in group]
+        by_key.setdefault(key, Finding(key, [], environment)).cells += [record for _, record in group]
     for graphs in [one for one in by_key.values() if one.key.kind == _OTHER_GRAPH]:
         of = _captured_in(by_key.values(), graphs)
         if of is not None:

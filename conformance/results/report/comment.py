@@ -49,7 +49,7 @@ def comment(
     the address of the whole report. New findings that there is no room for are counted.
     """
     header, rows = run
-    against = _compare(rows, base)
+    against = _compare(run, base)
     head = [marker(name), *headline(header, rows, changes), "", _sum_up(against, base is not None), ""]
     blocks = [[*of_finding(one, "new" if base is not None else "red")] for one in against.new]
     tail = [
@@ -65,8 +65,9 @@ def comment(
     return "\n".join(lines)
 
 
-def _compare(rows: Sequence[Record], base: Sequence[Record] | None) -> Against:
-    found, now = findings(failures(rows)), {row.id: row.status for row in rows}
+def _compare(run: Run, base: Sequence[Record] | None) -> Against:
+    header, rows = run
+    found, now = findings(failures(rows), header.get("environment")), {row.id: row.status for row in rows}
     earlier = [] if base is None else [("the base branch", {record.id: record for record in base})]
     known = [finding for finding in found if since(finding, earlier) is not None]
     gone = [finding for finding in findings(base or ()) if _is_gone([now.get(cell.id) for cell in finding.cells])]

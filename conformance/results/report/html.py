@@ -144,7 +144,7 @@ def page(runs: Sequence[NamedRun], changes: Sequence[Change] = ()) -> str:
     name, header, rows = visible(name), cleaned(header), [_cleaned(record) for record in records]
     history = [*(_past(*run, rows) for run in earlier), _past(name, header, rows, rows)]
     changed = _changes(changes, rows)
-    found = findings(rows)
+    found = findings(rows, header.get("environment"))
     past = [(run, {visible(row.id): row for row in records}) for run, _, records in earlier]
     skipped = [row for row in rows if row.status == "skipped"]
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, _SCRIPTS)) + "\n})();\n"

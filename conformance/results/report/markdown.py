@@ -15,7 +15,7 @@ from conformance.results.baseline.change import Change, blocking
 from conformance.results.records import finding_block, matrix, text
 from conformance.results.records.findings import Finding, findings
 from conformance.results.records.record import Record
-from conformance.results.records.record_types import Header
+from conformance.results.records.record_types import Environment, Header
 from conformance.results.records.sanitize import fenced, literal, one_line, shorten
 from conformance.results.report.record_rows import WORDS, by_reason, failures, finished, place
 
@@ -62,7 +62,7 @@ def code(value: object, most: int = _WIDE) -> str:
 def _write_lines(header: Header, rows: Sequence[Record], changes: Sequence[Change], most: int) -> Iterator[str]:
     red = failures(rows)
     yield from headline(header, rows, changes)
-    yield from _findings(red, most)
+    yield from _findings(red, header.get("environment"), most)
     yield from _failures(red, most)
     yield from _changes(changes, most)
     for status in ("xfailed", "skipped"):
@@ -86,8 +86,8 @@ def _mark(header: Header, rows: Sequence[Record], changes: Sequence[Change]) -> 
     return "✅" if any(row.status != "skipped" for row in rows) else "⚪"
 
 
-def _findings(red: Sequence[Record], most: int) -> Iterator[str]:
-    found = findings(red)
+def _findings(red: Sequence[Record], environment: Environment | None, most: int) -> Iterator[str]:
+    found = findings(red, environment)
     if not found or not most:
         return
     yield ""

@@ -45,12 +45,13 @@ def run(given: argparse.Namespace) -> int:
     from conformance.results.report.command import names
 
     places = [*([given.baseline] if given.baseline else []), *given.runs]
+    loaded = [load(place) for place in places]
     runs = [
-        (name, {record.id: record for record in load(place)[1]})
-        for name, place in zip(names(places), places, strict=True)
+        (name, {record.id: record for record in records})
+        for name, (_, records) in zip(names(places), loaded, strict=True)
     ]
     *earlier, (_, last) = runs
-    found = findings(last.values())
+    found = findings(last.values(), loaded[-1][0].get("environment"))
     told = [finding.as_dict(since(finding, earlier)) for finding in found]
     if given.json is not None:
         given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
