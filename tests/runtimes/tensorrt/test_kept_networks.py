@@ -18,8 +18,8 @@ DECLARED = "fails: [{when: {runtime: tensorrt-rtx}, stage: compare, error: Wrong
 
 
 def counted(bench, body, python="", precision="fp32", **more):
-    """The record of a run that keeps answers in the folder of the bench, and how often TensorRT parsed a model (``parse``)
-    and a network was computed (``run``)."""
+    """The record of a run that keeps answers in the folder of the bench, and how often TensorRT parsed a model
+    (``parse``) and a network was computed (``run``)."""
     cell = bench.cell(body, python, **CHECK, precision=precision)
     with count_calls(parse, NetworkEvaluator.run) as counts:
         record = bench.run_cell(cell, **{"examples": 4, "answers": bench.folder / "answers", **more})
