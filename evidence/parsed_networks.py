@@ -178,6 +178,17 @@ def _records(quick: bool) -> list[dict[str, Any]]:
     return catalogue(_cells(quick), None if quick else KEPT)[0]
 
 
+@functools.cache
+def _from_the_store(quick: bool) -> tuple[list[dict[str, Any]], float, float]:
+    """Return the records of the catalogue of which the store has all, the seconds of that run, and its core-seconds:
+    measured once, for the rows that are printed and those of the page."""
+    _records(quick)
+    adopt_orphans()
+    before = core_seconds()
+    records, seconds = catalogue(_cells(quick))
+    return records, seconds, core_seconds() - before
+
+
 def _cells(quick: bool) -> str:
     return f"test_meaning{' and asinh' if quick else ''}"
 
@@ -194,10 +205,8 @@ def _catalogue_rows(quick: bool) -> Iterator[Row]:
     sound = [one for one in records if _became(one) in ("right", "accused")]
     wrongly = sum(_became(one) == "accused" for one in sound)
     yield none("sound models of the catalogue that are accused", wrongly, f"of {len(sound)}", len(sound))
-    adopt_orphans()
-    before = core_seconds()
-    again, seconds = catalogue(_cells(quick))
-    about = f"{len(again)} cells, the whole run; {core_seconds() - before:.0f} core-seconds"
+    again, seconds, cores = _from_the_store(quick)
+    about = f"{len(again)} cells, the whole run; {cores:.0f} core-seconds"
     yield Row("seconds of the catalogue, from the models and answers in the store", f"{seconds:.0f} s", about,
               target="at most 30 s", met=seconds <= 30)  # fmt: skip
     own = sum(one["seconds"].get(word, 0.0) for one in again for word in _OWN)

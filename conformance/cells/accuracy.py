@@ -13,6 +13,7 @@ from conformance.cells.check_recorded import check_meaning
 from conformance.cells.coverage import note_coverage
 from conformance.cells.doubts import check_doubts
 from conformance.cells.examples import Examples
+from conformance.cells.meaning import KeptNetwork
 from conformance.diagnose.explain_failure import may_saturate
 from conformance.diagnose.nodes import saturation
 from conformance.diagnose.second_voice import check_confirmed
@@ -57,7 +58,7 @@ def check_accuracy(run: CellRun) -> RedCell | None:
     meaning = None if converted is None else opening_literal(run, converted)
     if meaning is not None and kept.first is None:
         meaning()  # before the runtime, which is not to blame for what nothing can load
-    session, stopped = load_model(run, draws, model)
+    session, stopped = load_model(run, draws, model, kept)
     parts = run.of_cell(stored, kept)
     verify = Verifier(parts, session)
     if converted is not None:
@@ -127,13 +128,18 @@ def _apart(one: Sequence[Array], other: Sequence[Array]) -> Iterator[str]:
     yield f"varies by {most:.1g}" if 0 < most < math.inf else "varies"
 
 
-def load_model(run: CellRun, draws: Draws, model: Stored) -> tuple[Session | None, Stopped | None]:
-    """Return the runtime with the model loaded, and None; or None, and what stopped the loading."""
+def load_model(
+    run: CellRun, draws: Draws, model: Stored, kept: KeptAnswers | None = None
+) -> tuple[Session | None, Stopped | None]:
+    """Return the runtime with the model loaded, and None; or None, and what stopped the loading. A network in NumPy
+    is computed where ``kept`` lacks its outputs."""
     cell, libraries = run.cell, run.libraries()
     assert cell.runtime is not None
     config = run.config() if "config" in registry.named(cell.runtime).takes else {}
     try:
         with run.stages("load", "runtime" if cell.converted else "exporter"):
+            if kept is not None and cell.check == "meaning":
+                return KeptNetwork(run, model, kept), None
             build = engine_build(run, model, draws.sizes()) if registry.named(cell.runtime).builds else None
             return run.enter(opener(cell.runtime, build, config)(model.file, libraries)), None
     except Stopped as stop:

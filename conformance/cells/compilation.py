@@ -39,7 +39,7 @@ def check_build(run: CellRun) -> None:
 def _check(run: CellRun, jobs: Jobs) -> None:
     stored = run.model()
     model = converted_model(run, stored) if run.cell.converted else stored
-    kept = KeptValues(run.settings.store.parent / "builds")
+    kept = builds(run)
 
     def trial(model: Stored, job: Job) -> RtxTrial:
         return _in_the_case_file(run.cell.case, tried(model.file, model.facts.sha, job, kept))
@@ -53,6 +53,11 @@ def _check(run: CellRun, jobs: Jobs) -> None:
         if taken and run.record.compiled is not None:
             run.record.compiled["taken"] = taken
         raise stop(refusing, _fault(run, refusing, taken), taken)
+
+
+def builds(run: CellRun) -> KeptValues:
+    """Return what is kept of what TensorRT for RTX made of models."""
+    return KeptValues(run.settings.store.parent / "builds")
 
 
 def _in_the_case_file(case: Case, trial: RtxTrial) -> RtxTrial:

@@ -6,21 +6,66 @@ of the work in which exporters meet it, and no run of TensorRT.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+
 import numpy as np
 
-from conformance.cells.compilation import line_in_case
+from conformance.cells.compilation import builds, line_in_case
 from conformance.compare.close import Limit, differs
 from conformance.judge.red_cell import RedCell
+from conformance.models.cell_run import CellRun
+from conformance.models.kept.answers import KeptAnswers
+from conformance.models.kept.model_store import Stored
 from conformance.process.arrays import Array
-from conformance.process.errors import Details, or_else
+from conformance.process.errors import Details, Unavailable, or_else
 from conformance.results.records.record_types import Node
+from conformance.runtimes import GuardedSession, opener
 from conformance.runtimes.inner_tensors import values
 from conformance.runtimes.onnxgraph.reads import line_of
-from conformance.runtimes.registry import LITERAL
-from conformance.runtimes.tensorrt.network.network_session import NetworkSession
+from conformance.runtimes.registry import LITERAL, RTX
+from conformance.runtimes.tensorrt.network.network_session import NetworkSession, arithmetic, refused
+from conformance.runtimes.tensorrt.rtx import Job, absence, tried
 
 _LENIENT = Limit(share=1e-5)
 """Within which two computations of a tensor are the same, relative to the largest value."""
+
+
+class KeptNetwork:
+    """The session of a network whose outputs an earlier run may have kept: it is parsed for other inputs than those,
+    and where somebody looks into it."""
+
+    def __init__(self, run: CellRun, model: Stored, kept: KeptAnswers) -> None:
+        """Raises Unavailable where this host has no TensorRT for RTX, and what ``open_network`` raises for a model of
+        which nothing was computed yet."""
+        missing = absence()
+        if missing is not None:
+            raise Unavailable(missing)
+        self.arithmetic: Mapping[str, object] = arithmetic()
+        self._run, self._model, self._kept = run, model, kept
+        self._by = str(self.arithmetic["provider"])
+        if not kept.computed(self._by):
+            trial = tried(model.file, model.facts.sha, Job(), builds(run))
+            if trial.error is not None:
+                raise refused(trial.said)
+            _ = self._session
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return the model's outputs, kept or computed now; raises what ``NetworkSession.run`` does."""
+        known = self._kept.outputs(self._by, dict(inputs))
+        if known is None:
+            known = self._session.run(inputs)
+            self._kept.add_outputs(self._by, dict(inputs), known)
+        return known
+
+    @property
+    def direct(self) -> object:
+        """The network's own session."""
+        return self._session.direct
+
+    @cached_property
+    def _session(self) -> GuardedSession:
+        return self._run.enter(opener(RTX)(self._model.file, self._run.libraries()))
 
 
 def parting_node(red: RedCell) -> Details:

@@ -34,12 +34,14 @@ class InTime:
     ) -> None:  # fmt: skip
         """``budget`` in seconds; None is ``SECONDS``, which the ends of the dims may exceed. ``more`` draws follow
         where all of them take little of it."""
-        self._draws, self._clock, self._more = draws, clock, more
+        self._clock, self._more = clock, more
         self.seconds = SECONDS if budget is None else budget
         self._strict = budget is not None
         self._given: list[Draw] = []
         self.left: list[Draw] = [*draws]
         """Those that were not given out."""
+        self._lacking = _ends(draws, draws)
+        """The ends of dims at which none was that was given out."""
 
     def __iter__(self) -> Iterator[Draw]:
         start = before = self._clock()
@@ -54,6 +56,7 @@ class InTime:
                 self.left = by_telling(self.left, self._given)
             draw = self.left.pop(0)
             self._given.append(draw)
+            self._lacking.difference_update(draw.dims.items())
             yield draw
             now = self._clock()
             before, cheapest = now, min(cheapest, now - before)
@@ -62,7 +65,7 @@ class InTime:
 
     def lacks_ends(self) -> bool:
         """Return whether a dim was not at its smallest and largest sizes yet, without which nothing is verified."""
-        return not _ends(self._draws, self._draws) <= _ends(self._given, self._draws)
+        return bool(self._lacking)
 
 
 def by_telling(left: Sequence[Draw], given: Sequence[Draw]) -> list[Draw]:

@@ -1,6 +1,8 @@
 """Keep the right outputs for the draws of a cell beside its model, how far rounding moves them, and its kernels.
 
-A later run of the unchanged cell runs the runtime again, and PyTorch only to see whether it still gives the same."""
+A later run of the unchanged cell runs the runtime again, and PyTorch only to see whether it still gives the same. Of
+a runtime whose arithmetic is this package's own the outputs are kept too, and compared again.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +58,7 @@ class KeptAnswers:
         self._exact = _Table[list[Array] | None]()
         self._moved = _Table[list[Array]]()
         self._kernels = _Table[dict[str, object]]()
+        self._outputs = _Table[list[Array]]()
         self.first: list[Array] | None = None
         """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
         self.asked = False
@@ -92,10 +95,25 @@ class KeptAnswers:
         """Note what computes the model with these session options."""
         self._kernels.new[_options(config)] = told
 
+    def computed(self, by: str) -> bool:
+        """Return whether any outputs are known that were computed by what ``by`` says."""
+        return any(computed_by == by for computed_by, _ in self._outputs.known)
+
+    def outputs(self, by: str, inputs: Inputs) -> list[Array] | None:
+        """Return copies of what an earlier run computed of these inputs, by what ``by`` says; None where that is not
+        known."""
+        found = self._outputs.known.get((by, _sha(inputs)))
+        return None if found is None else [array.copy() for array in found]
+
+    def add_outputs(self, by: str, inputs: Inputs, outputs: list[Array]) -> None:
+        """Note what was computed of some inputs. Whatever of ``by`` may change them has to be in its text."""
+        if (sha := _sha(inputs)) is not None and self._has_room(outputs):
+            self._outputs.new[by, sha] = outputs
+
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
         self.first = None
-        for table in (self._answers, self._exact, self._moved):
+        for table in (self._answers, self._exact, self._moved, self._outputs):
             table.known.clear()
 
     def add(self, draw: Draw, inputs: Inputs, wanted: list[Array]) -> None:
@@ -110,7 +128,10 @@ class KeptAnswers:
             self._exact.new[_place(draw)] = exact
 
     def _has_room_for(self, draw: Draw, arrays: list[Array]) -> bool:
-        if self._file is None or draw.index < 0:
+        return draw.index >= 0 and self._has_room(arrays)
+
+    def _has_room(self, arrays: list[Array]) -> bool:
+        if self._file is None:
             return False
         self._bytes += sum(array.nbytes for array in arrays)
         if self._bytes > LARGEST:
@@ -120,7 +141,7 @@ class KeptAnswers:
     def write(self, first: list[Array]) -> None:
         """Keep the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
-        tables = (self._answers, self._exact, self._moved, self._kernels)
+        tables = (self._answers, self._exact, self._moved, self._kernels, self._outputs)
         if self._file is None or not any(table.new for table in tables):
             return
         name = self._file.name if self._new_key is None else self._new_key()
@@ -132,8 +153,8 @@ class KeptAnswers:
         arrays: list[Array] = []
 
         def described(array: Array) -> list[object]:
-            if array.dtype.hasobject:
-                raise OSError("an array of objects has no bytes to keep")
+            if array.dtype.hasobject or np.dtype(array.dtype.str) != array.dtype:
+                raise OSError(f"an array of {array.dtype} cannot be kept")
             arrays.append(array)
             return [array.dtype.str, list(array.shape)]
 
@@ -153,6 +174,7 @@ class KeptAnswers:
             ],
             "moved": [[place, [described(array) for array in moved]] for place, moved in self._moved.all.items()],
             "kernels": self._kernels.all,
+            "outputs": [[place, [described(array) for array in made]] for place, made in self._outputs.all.items()],
         }
         head = json.dumps(told).encode()
         data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
@@ -184,6 +206,8 @@ class KeptAnswers:
             self._exact.known[_hashable(key)] = None if exact is None else list(map(array, exact))
         for key, moved in told["moved"]:
             self._moved.known[_hashable(key)] = list(map(array, moved))
+        for key, outputs in told["outputs"]:
+            self._outputs.known[_hashable(key)] = list(map(array, outputs))
         self._kernels.known = told["kernels"]
         self.first = first
 
@@ -195,6 +219,17 @@ def key_of(parts: Iterable[object]) -> str:
 
 def _seal(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest().encode()
+
+
+def _sha(inputs: Inputs) -> str | None:
+    """Return the SHA-256 of the inputs by name; None where one is no plain array, as a sequence."""
+    digest = hashlib.sha256()
+    for name, array in sorted(inputs.items()):
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            return None
+        digest.update(repr((name, str(array.dtype), array.shape)).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _options(config: Mapping[str, str]) -> str:

@@ -50,6 +50,11 @@ def absence() -> str | None:
     return f"tensorrt-rtx cannot be imported: {summarize(found)}" if isinstance(found, Exception) else None
 
 
+def version() -> str:
+    """Return the version of TensorRT for RTX that is imported. Raises ImportError where there is none."""
+    return str(importlib.import_module(MODULE).__version__)
+
+
 @contextlib.contextmanager
 def as_known(trt: ModuleType) -> Iterator[None]:
     """Raise Unavailable where TensorRT for RTX lacks a name that is called here, or takes other arguments, as a
@@ -121,7 +126,7 @@ def tried(model: Path, sha: str, job: Job, kept: KeptValues) -> RtxTrial:
         text = f"TensorRT for RTX {trt.__version__} builds for no {job.target}{near}"
         raise Stopped("declare", "UnknownTarget", text, "case")
     built = None if job.build is None else {**job.build.as_dict(), "target": job.target}
-    told = [sha, built, str(trt.__version__), _recipe()]
+    told = [sha, built, version(), _recipe()]
     key = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
     trial = or_else(None, lambda: _read(kept.get(key)))  # what another version kept is tried again
     if trial is None:
@@ -143,7 +148,6 @@ def _read(told: Mapping[str, Any]) -> RtxTrial:
 
 
 def _try(trt: ModuleType, model: Path, job: Job) -> RtxTrial:
-    version = str(trt.__version__)
     try:
         with as_known(trt):
             log = make_log(trt)
@@ -153,12 +157,12 @@ def _try(trt: ModuleType, model: Path, job: Job) -> RtxTrial:
             if job.build is not None:
                 _build(trt, log, builder, network, job)
     except UnsupportedModel as error:
-        return RtxTrial(version, type(error).__name__, str(error), tuple(error.refusals))
+        return RtxTrial(version(), type(error).__name__, str(error), tuple(error.refusals))
     except ShapeInput as error:
-        return RtxTrial(version, type(error).__name__, str(error))
+        return RtxTrial(version(), type(error).__name__, str(error))
     except BuildFailed as error:
-        return RtxTrial(version, type(error).__name__, str(error), (of_builder(str(error), model),))
-    return RtxTrial(version)
+        return RtxTrial(version(), type(error).__name__, str(error), (of_builder(str(error), model),))
+    return RtxTrial(version())
 
 
 def _build(trt: ModuleType, log: Any, builder: Any, network: Any, job: Job) -> None:

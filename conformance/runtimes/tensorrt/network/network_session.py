@@ -7,7 +7,6 @@ engines.
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, Uncove
 from conformance.runtimes.tensorrt.network.looks import check_looks
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, parse_file
 from conformance.runtimes.tensorrt.network.plain_types import cast_to
-from conformance.runtimes.tensorrt.rtx import MODULE, absence
+from conformance.runtimes.tensorrt.rtx import absence, version
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -34,18 +33,29 @@ class RenamedInput(RuntimeError):
     takes it in. Remedy: another name for the input of the loop's or branch's body."""
 
 
+def arithmetic() -> dict[str, object]:
+    """Return what computes a network, and in which arithmetic. Raises ImportError where there is no TensorRT for
+    RTX."""
+    return {
+        "provider": f"NumPy, of the network that the parser of TensorRT for RTX {version()} made",
+        "optimizer": False, "storage": "float32", "arithmetic": "float64 within a layer",
+    }  # fmt: skip
+
+
+def refused(said: str) -> NoVerdict:
+    """Return what a model is skipped with that TensorRT's parser refuses, as it ``said``."""
+    return NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {said}")
+
+
 class NetworkSession:
     """Computes what TensorRT's parser made of a model."""
 
     def __init__(
-        self, network: ParsedNetwork, version: str, outputs: Sequence[str], model: Path, libraries: Sequence[str] = ()
+        self, network: ParsedNetwork, outputs: Sequence[str], model: Path, libraries: Sequence[str] = ()
     ) -> None:
         """``outputs`` are the model's, in its order; ``libraries`` are what it needs in ONNX Runtime."""
         self.network, self._outputs, self._model, self._libraries = network, outputs, model, libraries
-        self.arithmetic: Mapping[str, object] = {
-            "provider": f"NumPy, of the network that the parser of TensorRT for RTX {version} made",
-            "optimizer": False, "storage": "float32", "arithmetic": "float64 within a layer",
-        }  # fmt: skip
+        self.arithmetic: Mapping[str, object] = arithmetic()
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """Return the model's outputs. Where the evaluator cannot compute a layer, raises OtherOutputs or UnreadInput
@@ -96,7 +106,7 @@ def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False
     try:
         network = parse_file(model)
     except UnsupportedModel as error:
-        raise NoVerdict(f"TensorRT's parser refuses the model, which the check parse is about: {error}") from None
+        raise refused(str(error)) from None
     graph = read_graph(model).graph
     if not doubles:
         _check_doubles([*graph.input, *graph.output])
@@ -108,8 +118,7 @@ def open_network(model: Path, libraries: Sequence[str], *, doubles: bool = False
         if {*odd} <= {f"__{name}" for name in known.intersection(outputs)}:
             raise NoVerdict(f"{said}; NVIDIA documents so of an input that is an output too")
         raise RenamedInput(said)
-    version = str(importlib.import_module(MODULE).__version__)
-    yield NetworkSession(network, version, outputs, model, libraries)
+    yield NetworkSession(network, outputs, model, libraries)
 
 
 def _check_doubles(declared: Sequence[ValueInfoProto]) -> None:
