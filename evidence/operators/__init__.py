@@ -100,7 +100,7 @@ def by_operator(found: Sequence[OfSample]) -> dict[Exporter, dict[str, list[OfSa
 
 def rows(quick: bool) -> Iterator[Row]:
     found, seconds = study(quick)
-    yield Row("core-seconds of this run", f"{seconds:.0f}", f"{len(found)} exports")
+    yield Row("core-seconds of this run, less where the store has models", f"{seconds:.0f}", f"{len(found)} exports")
     for exporter, operators in by_operator(found).items():
         counted = Counter(of_operator[0].outcome for of_operator in operators.values())
         for outcome in OUTCOMES:
