@@ -55,8 +55,8 @@ def test_a_sample_is_a_case_whose_sizes_and_values_vary_as_far_as_pytorch_takes_
     assert [sizes.low.text for sizes in select.dims.values()] == ["5"]  # the call takes the third of each row
     assert made[0].varied == {"operator": "log", "sample": 0}
     [line] = told.notes()
-    assert line.startswith("2 samples of PyTorch are no cases: ")
-    assert "1 × it draws random numbers" in line and "1 × complex outputs" in line
+    assert line.startswith("PyTorch's samples of these operators are no cases: ")
+    assert "bernoulli (it draws random numbers)" in line and "fft.fft (complex outputs)" in line
 
 
 def test_a_samples_own_sizes_and_range_stay_unless_they_are_to_grow() -> None:
@@ -137,6 +137,7 @@ def test_samples_that_would_show_nothing_are_passed_over() -> None:
 
     assert [one.number for one in made if isinstance(one, OfOperator)] == [0, 2]
     assert isinstance(constant, LeftOut) and "the same whatever" in constant.why
+    assert isinstance(tried.told_of("any", 1, ())[0], OfOperator)  # True of all that is drawn, and False of zeros
 
 
 def test_sizes_that_change_how_many_outputs_there_are_stay() -> None:

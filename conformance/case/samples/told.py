@@ -8,8 +8,8 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +21,8 @@ from conformance.process.errors import or_else, require_torch
 
 SECONDS = 900.0
 """In which all samples of all operators are read and tried; those of PyTorch 2.15 take one to two minutes."""
-REASONS = 5
-"""That are shown of those for which samples are no cases."""
+REASONS, NAMES = 5, 3
+"""How many reasons are shown for which samples are no cases, and operators of each."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,20 @@ _told: list[LeftOut] = []
 
 
 def notes() -> Iterator[str]:
-    """Say how many of the samples that this process asked for are no cases, and why not."""
-    if _told:
-        reasons = Counter(one.why for one in _told).most_common()
-        shown = "; ".join(f"{count} × {why}" for why, count in reasons[:REASONS])
-        others = sum(count for _, count in reasons[REASONS:])
-        yield f"{len(_told)} samples of PyTorch are no cases: {shown}{f'; {others} × others' if others else ''}"
+    """Say which of the samples that this process asked for are no cases, and why not."""
+    by_reason = defaultdict[str, list[str]](list)
+    for one in _told:
+        by_reason[one.why].append(one.operator)
+    reasons = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    said = [f"{_in_brief(list(dict.fromkeys(names)))} ({why})" for why, names in reasons[:REASONS]]
+    others = sum(len(names) for _, names in reasons[REASONS:])
+    if said:
+        more = f"; {others} for other reasons" if others else ""
+        yield f"PyTorch's samples of these operators are no cases: {'; '.join(said)}{more}"
+
+
+def _in_brief(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= NAMES else f"{', '.join(names[:NAMES])} and {len(names) - NAMES} more"
 
 
 @functools.cache
