@@ -267,6 +267,11 @@ class Examples:
                     f"{self._verify.reference.who}'s own outputs are mostly NaN in {record.nothing} of {count} "
                     "draws, and the others would not show a wrong runtime. specials: true would insist"
                 )
+            if record.left_out is not None and record.examples == 1:
+                raise NoVerdict(
+                    "the time was over after one example that verifies anything, which no other tells from a wrong "
+                    "one: give it more by --budget"
+                )
             nothing = vacuous_failure(record, self._verify.vacuity, output, {"hints": ["vacuous"]})
             return RedCell(self._of, nothing, vacuous=vacuous)
         record.draw = draw

@@ -121,6 +121,15 @@ def test_a_budget_that_ends_before_the_ends_of_the_dims_gives_no_verdict(bench):
     assert "before each dim was at its smallest and largest size" in str(record.reason)
 
 
+@pytest.mark.parametrize("check", ["accuracy", "specials"])
+def test_one_example_for_which_there_was_time_accuses_no_case(bench, check):
+    """It passes with what another draw gives, as there is none: that says nothing of the case."""
+    special = QUICK.replace("specials: false", "specials: true")
+    record = bench.run(case_of("torch.sin(x)", special, dims="batch: 3"), check=check, budget=1e-9)
+    assert (record.status, record.error, record.examples) == ("skipped", None, 1) and record.undecided
+    assert "give it more by --budget" in str(record.reason)
+
+
 def test_time_that_lasts_leaves_nothing_out(bench):
     assert bench.run(CASE, budget=1e9).left_out is None
 
