@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import HEAD, ROOT, Row, core_seconds_of
+from benchmarks.common import HEAD, ROOT, Row, core_seconds_of, process_ended
 from conformance.results.records.words import Exporter
 
 FOLDER = Path(__file__).parent
@@ -24,8 +24,10 @@ DATA = ROOT / "docs" / "evidence" / "operators.json"
 KEPT = ROOT / "reports" / "operators"
 """The run, from which one that was cut off goes on."""
 QUICK = "nn.functional.g or log1p or cumsum"
-OUTCOMES = ("right", "wrong", "not exported", "does not run", "proves nothing", "no verdict")
-"""What may come of an operator with an exporter, the best first: the worst of its samples stands for it."""
+OUTCOMES = (
+    "right", "wrong", "not exported", "the process ends", "does not run", "proves nothing", "no verdict",
+)  # fmt: skip
+"""What may come of an operator with an exporter; the worst of its samples stands for it."""
 PROVES_NOTHING = ("Vacuous", "Hollow")
 TITLES: Mapping[Exporter, str] = {"torchscript": "TorchScript", "dynamo": "dynamo"}
 
@@ -85,6 +87,8 @@ def _outcome(record: Mapping[str, Any]) -> str:
         return "no verdict"
     if record.get("error") in PROVES_NOTHING:
         return "proves nothing"
+    if process_ended(record.get("reason")):
+        return "the process ends"
     stages = {"export": "not exported", "declare": "not exported", "compare": "wrong"}
     return stages.get(str(record.get("stage")), "does not run")
 
@@ -92,7 +96,7 @@ def _outcome(record: Mapping[str, Any]) -> str:
 def by_operator(found: Sequence[OfSample]) -> dict[Exporter, dict[str, list[OfSample]]]:
     """Return the samples of each operator by exporter and outcome, the one that decides first."""
     grouped: dict[Exporter, dict[str, list[OfSample]]] = {exporter: defaultdict(list) for exporter in TITLES}
-    order = ("wrong", "does not run", "not exported", "no verdict", "proves nothing", "right")
+    order = ("wrong", "the process ends", "does not run", "not exported", "no verdict", "proves nothing", "right")
     for one in sorted(found, key=lambda one: (one.operator, order.index(one.outcome), one.sample)):
         grouped[one.exporter][one.operator].append(one)
     return grouped
@@ -142,7 +146,9 @@ def write(where: str) -> None:
     for exporter, operators in grouped.items():
         for name, samples in operators.items():
             data[name][exporter] = [
-                {"sample": one.sample, "outcome": one.outcome, "error": one.error} for one in samples
+                {"sample": one.sample, "outcome": one.outcome, "error": one.error}
+                for one in samples
+                if one.outcome != "the process ends"  # these are counted, and not named
             ]
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(data[name])}" for name in sorted(data))
     DATA.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")

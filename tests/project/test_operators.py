@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.results.records.death import ENDED
 from evidence.operators import by_operator, outcomes
 
 
@@ -22,6 +23,7 @@ def record(check: str, status: str = "passed", **more: object) -> dict[str, Any]
         ({"status": "failed", "stage": "compare", "error": "Vacuous"}, "proves nothing"),
         ({"status": "failed", "stage": "export", "error": "ConversionError"}, "not exported"),
         ({"status": "failed", "stage": "load", "error": "Fail"}, "does not run"),
+        ({"status": "failed", "stage": "export", "reason": f"{ENDED}: SIGSEGV"}, "the process ends"),
         ({"status": "skipped"}, "no verdict"),
     ],
 )
