@@ -136,13 +136,6 @@ class Options:
                         return True
         return False
 
-    def needs_dynamo(self, cells: Collection[Cell], workers: int) -> bool:
-        """Return whether the processes of so many workers are to have dynamo imported, once the cells are known:
-        where ``may_need_dynamo``, and however they were chosen where more folders than there are workers have cells
-        of it. A folder has processes of its own, and torchvision imports most of dynamo too."""
-        folders = {cell.case.folder for cell in cells if cell.exporter == "dynamo"}
-        return len(folders) > workers or self.may_need_dynamo()
-
     def selection(self) -> Selection:
         from conformance.case.plan.catalogue import selection
 

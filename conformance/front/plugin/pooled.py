@@ -105,7 +105,7 @@ class Pooled:
         works, seconds = zip(*(of[item] for item in of_workers), strict=True)
         cells = {number: cell for number, item in enumerate(of_workers) if (cell := cell_of(item)) is not None}
         memory = self._options.cell_memory()
-        dynamo = self._options.needs_dynamo(cells.values(), self._count)
+        dynamo = self._options.may_need_dynamo()
         workers = [new_worker(memory, dynamo=dynamo).__enter__() for _ in range(min(self._count, len(of_workers)))]
         shown: dict[str, str] = {}
         schedule = Schedule(works, seconds, as_given=told.as_given)

@@ -107,8 +107,9 @@ class KeptAnswers:
 
     def add_outputs(self, by: str, inputs: Inputs, outputs: list[Array]) -> None:
         """Note what was computed of some inputs. Whatever of ``by`` may change them has to be in its text."""
-        if (sha := _sha(inputs)) is not None and self._has_room(outputs):
-            self._outputs.new[by, sha] = outputs
+        place = by, _sha(inputs)
+        if place[1] is not None and place not in self._outputs.new and self._has_room(outputs):
+            self._outputs.new[place] = outputs
 
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.case.plan.catalogue import plan
 from conformance.front.plugin.declared_options import MOST_WORKERS
 from conformance.front.plugin.options import Options
 from conformance.process.worker import memory
 from tests.extras.cluster.support import differences, project, records
-from tests.kit.cases import case_of, load_case
 from tests.kit.processes import begin_suite, gone, spawned, waited_for
 from tests.kit.runs import Outcome, run_suite
 
@@ -174,11 +172,3 @@ def test_what_dynamo_needs_is_imported_only_where_a_case_may_export_with_it(tmp_
     file.write_text(text)
     options = Options(pytest.Config.fromdictargs({}, ["--conformance-cases", str(file)]))
     assert options.may_need_dynamo() == may
-
-
-def test_cells_of_many_folders_need_it_however_they_were_chosen(tmp_path):
-    options = Options(pytest.Config.fromdictargs({}, ["-k", "dynamo"]))
-    body = case_of("x * 2", "export: {torchscript: [17], dynamo: [20]}")
-    cells = [cell for name in "abc" for cell in plan(load_case(tmp_path / name, body))]
-    assert not options.may_need_dynamo() and options.needs_dynamo(cells, 2) and not options.needs_dynamo(cells, 3)
-    assert not options.needs_dynamo([cell for cell in cells if cell.exporter != "dynamo"], 2)
