@@ -32,6 +32,11 @@ first:
 
 defaults_alone: {about: short, forward: "torch.sin(x)", inputs: {x: "float32[3]"}, clones: true, returns: [past.0.k]}
 """,
+    "samples": """
+sampled:
+  about: samples of PyTorch's tests
+  samples: {from: torch.op_db, only: [abs, "nn.*"], but: [nn.x], each: 2, grow: [sizes, values]}
+""",
     "module": """
 second:
   about: has a module

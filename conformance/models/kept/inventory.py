@@ -28,6 +28,7 @@ KEYS: Mapping[str, Matter] = {
     "forward": "export",
     "module": "export",
     "onnx": "export",
+    "samples": "words",  # what a case says of one stands under other keys
     "submodule": "export",
     "given": "verdict",  # an export depends on the values of this case alone: ``Case.arguments``
     "vary": "verdict",
