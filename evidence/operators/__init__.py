@@ -152,4 +152,3 @@ def write(where: str) -> None:
             ]
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(data[name])}" for name in sorted(data))
     DATA.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
-
