@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import types
-import unittest
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +9,7 @@ from typing import Any
 
 import torch
 
+from conformance.case.samples.op_db import stand_in_for_expecttest
 from evidence.accusations.samples import Named, Sample
 
 EACH = 3
@@ -109,17 +106,7 @@ def _described(value: Any) -> Any:
 
 
 def _module_db() -> Any:
-    with_expecttest()
+    stand_in_for_expecttest()
     from torch.testing._internal.common_modules import module_db
 
     return module_db
-
-
-def with_expecttest() -> None:
-    """PyTorch's tests need expecttest for what compares texts, which is nothing that their samples have."""
-    with contextlib.suppress(ImportError):
-        import expecttest  # noqa: F401
-    if "expecttest" not in sys.modules:
-        stand_in = types.ModuleType("expecttest")
-        stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-        sys.modules["expecttest"] = stand_in

@@ -34,7 +34,7 @@ TITLES: Mapping[Exporter, str] = {"torchscript": "TorchScript", "dynamo": "dynam
 
 @dataclass(frozen=True)
 class OfSample:
-    """What came of one sample with one exporter."""
+    """Hold the outcome of one sample with one exporter."""
 
     operator: str
     sample: int

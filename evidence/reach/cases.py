@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from conformance.case.samples.calls import Said, Unsaid, Untaken, call_of
+from conformance.case.samples.op_db import MEMORY
 from conformance.process.worker.isolation import Death, Worker
 from evidence.reach import held
 from evidence.reach.proof import Direct, Unproved, prove
@@ -22,11 +23,6 @@ EACH = 16
 """Samples of an operator or a class, drawn evenly from all that it has: max_pool2d has 1,440, most have fewer."""
 SECONDS = 120.0
 """That the samples of one operator may take."""
-UNDEFINED = (
-    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
-    "resize_as_",
-)  # fmt: skip
-"""Operators whose outputs are memory as it was found, equal only by chance."""
 AROUND = "PyTorch's tests call it through a function of their own"
 RANDOM = "draws random numbers"
 ENDS = "PyTorch ends the process"
@@ -101,7 +97,7 @@ def outcome_of(folder: Path, name: str, sample: Sample, own: bool = False) -> Ou
     held.hold(sample.tensors, sample.direct)
     if (wrong := _raises(sample)) is not None:
         return Outcome(name, "not at all", "PyTorch itself raises on the sample", wrong)
-    if name.partition(",")[0] in UNDEFINED:
+    if name in MEMORY:
         return Outcome(name, "not at all", "its outputs are memory as it was found")
     try:
         said, _ = sample.said()

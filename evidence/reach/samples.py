@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch.utils import _pytree
 
 from conformance.case.samples.calls import ATTRIBUTES, Said, Unsaid, at, call_of, name_of
-from evidence.accusations.module_info import with_expecttest
+from conformance.case.samples.op_db import operators, seed, stand_in_for_expecttest
 from evidence.reach.translate import module_of
 
 Database = Literal["operators", "modules"]
@@ -49,15 +47,15 @@ def names(database: Database) -> list[str]:
     """Of all operators that take float32, with their variant, or of all classes of modules."""
     if database == "modules":
         return [info.name for info in _modules()]
-    return [_name(info) for info in _operators() if torch.float32 in info.dtypes]
+    return list(operators())
 
 
 def samples(database: Database, name: str, each: int) -> tuple[list[Sample], int]:
     """At most so many samples, evenly from all, and how many there are in all."""
-    _seed()
+    seed(0)
     make: Callable[[Any], Sample]
     if database == "operators":
-        info = next(info for info in _operators() if _name(info) == name)
+        info = operators()[name]
         found = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
         make = functools.partial(_of_operator, info)
     else:
@@ -69,30 +67,12 @@ def samples(database: Database, name: str, each: int) -> tuple[list[Sample], int
     return [make(found[place * len(found) // count]) for place in range(count)], len(found)
 
 
-def _name(info: Any) -> str:
-    return f"{info.name}, {info.variant_test_name}" if info.variant_test_name else str(info.name)
-
-
-@functools.cache
-def _operators() -> list[Any]:
-    with_expecttest()
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return list(op_db)
-
-
 @functools.cache
 def _modules() -> list[Any]:
-    with_expecttest()
+    stand_in_for_expecttest()
     from torch.testing._internal.common_modules import module_db
 
     return list(module_db)
-
-
-def _seed() -> None:
-    torch.manual_seed(0)
-    np.random.seed(0)
-    random.seed(0)
 
 
 def _of_operator(info: Any, sample: Any) -> Sample:
@@ -114,7 +94,7 @@ def _of_module(info: Any, given: Any) -> Sample:
     called = (tuple(given.forward_input.args), dict(given.forward_input.kwargs))
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        _seed()  # the weights are those that a case of seed 0 has
+        seed(0)  # the weights are those that a case of seed 0 has
         return info.module_cls(*made[0], **made[1]).eval()(*args, **kwargs)
 
     return Sample(lambda: module_of(info.module_cls, made, called), called, call)

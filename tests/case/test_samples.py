@@ -19,6 +19,7 @@ from conformance.case.files.case_file import load
 from conformance.case.files.declaration import Case
 from conformance.case.samples import told, tried
 from conformance.case.samples.told import LeftOut, OfOperator
+from conformance.process.disk.stores import make
 from conformance.process.errors import CaseFileError
 
 
@@ -103,6 +104,20 @@ def test_samples_are_kept_for_this_version_of_pytorch(tmp_path: Path, monkeypatc
 
     assert answer.told == [LeftOut("a", 0, "for a reason")]
     assert len(runs) == 2  # once for each version
+
+
+def test_keeping_samples_leaves_a_store_of_another_version_to_be_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(told, "_tried", lambda asked: '{"operators": [], "told": []}')
+    (tmp_path / ".conformance" / "models").mkdir(parents=True)
+    (tmp_path / ".conformance" / ".gitignore").write_text("*\n", encoding="utf-8")
+
+    told.ask(("a",), (), 1, ())
+
+    assert list((tmp_path / ".conformance" / "samples").glob("*.json"))
+    assert make(tmp_path / ".conformance")  # the run says that its results are made again
 
 
 def test_an_operator_whose_sample_ends_the_process_is_left_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:

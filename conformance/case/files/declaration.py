@@ -40,6 +40,7 @@ from conformance.case.files.field_types import (
     Word,
 )
 from conformance.case.files.inputs import ExampleLimits, InputOrType
+from conformance.case.files.limits import FORWARD
 from conformance.case.files.metric import Metric, Preprocess
 from conformance.case.files.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
 from conformance.case.files.precision import PrecisionSettings
@@ -68,7 +69,7 @@ class Declaration(Says):
     """What the case is for, for the reader of a report."""
     tags: Listed[str] = []
     """Words that pytest's -k selects by."""
-    forward: str | None = Field(None, max_length=4000)
+    forward: str | None = Field(None, max_length=FORWARD)
     """A Python expression over the inputs; torch, F, math, and the Python files beside the case file are in scope."""
     module: DottedName | None = None
     """A torch.nn.Module class, or a function that returns a module, in a Python file beside the case file, in the

@@ -36,6 +36,9 @@ NAME = 128
 TEXT = 500
 """The characters of a short text that is parsed, such as a range or a tensor type."""
 
+FORWARD = 4_000
+"""The characters of an expression under ``forward``."""
+
 SIZE = 2**31
 """The largest size of a dim. No tensor of a test is larger along one axis; a typo would fill the memory."""
 

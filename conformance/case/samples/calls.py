@@ -54,7 +54,7 @@ def named(value: Any) -> str | None:
 
 
 def at(path: str) -> Any:
-    """What stands at a path below ``torch``, or None."""
+    """Return the object at a path below ``torch``, or None."""
     found: Any = torch
     for word in path.split(".")[1:]:
         found = getattr(found, word, None)
@@ -62,7 +62,7 @@ def at(path: str) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """What a value without a literal is, for the table of wrappers."""
+    """Name the kind of a value that has no literal."""
     if isinstance(value, torch.Generator):
         return "a generator"
     if isinstance(value, torch.nn.Module):

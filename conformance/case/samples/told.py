@@ -1,4 +1,4 @@
-"""What is told of the samples of PyTorch's own tests, and how it is asked for and kept."""
+"""Ask a process for the samples of PyTorch's own tests, and keep what it told."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Told: TypeAlias = OfOperator | LeftOut
 
 @dataclass(frozen=True)
 class ToldOfOperators:
-    """What was told of the samples that were asked for."""
+    """Hold what was told of the samples that were asked for."""
 
     operators: list[str]
     """The names of all operators that there are."""
@@ -104,7 +104,7 @@ def ask(only: tuple[str, ...], but: tuple[str, ...], each: int, grow: tuple[str,
 
 
 def _tried(asked: str) -> str:
-    """What a process that reads and tries samples says. Raises ValueError where it cannot."""
+    """Return what a process that reads and tries samples writes. Raises ValueError where it cannot."""
     command = [sys.executable, "-m", "conformance.case.samples.tried", asked]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -117,7 +117,8 @@ def _tried(asked: str) -> str:
 
 
 def _keep(file: Path, text: str) -> None:
-    make(Path(DEFAULT_STORE))
+    if not Path(DEFAULT_STORE).is_dir():  # one of an earlier version is left for the run to tell of
+        make(Path(DEFAULT_STORE))
     write_whole(file, text.encode())
 
 

@@ -6,10 +6,7 @@ Runs in a process of its own, as a sample may end it: ``python -m conformance.ca
 from __future__ import annotations
 
 import json
-import random
 import sys
-import types
-import unittest
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -20,7 +17,9 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
+from conformance.case.files.limits import FORWARD
 from conformance.case.samples.calls import Said, Unsaid, Untaken, call_of, name_of
+from conformance.case.samples.op_db import MEMORY, operators, seed
 from conformance.case.samples.told import LeftOut, OfOperator, Told
 from conformance.process.errors import attempt, or_else, summarize
 from conformance.process.worker import aside
@@ -31,19 +30,12 @@ TRIED = 16
 """Samples of an operator that are tried until enough of them are cases."""
 SECONDS = 60.0
 """That the samples of these may take. Each of PyTorch 2.15 takes below two."""
-MEMORY = (
-    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
-    "resize_as_",
-)  # fmt: skip
-"""Operators whose outputs are memory as it was found."""
 LARGER = 3
 """By how much a size that may vary grows: two more than itself is what strides of 2 leave unseen."""
 DRAWS = 4
 """Of values in the declared ranges, which an operator has to take all."""
 SCALES = (0.1, 1.0, 10.0, 10.0)
 """Of the normally distributed values that an operator has to take before all values are drawn."""
-LONGEST = 4000
-"""Characters that ``forward`` may have."""
 
 
 def main() -> None:
@@ -51,10 +43,10 @@ def main() -> None:
     only, but, each, grow = json.loads(sys.argv[1])
     torch.set_num_threads(1)  # a fork has no other threads
     warnings.simplefilter("ignore")
-    names = [name for name in _operators() if _is_one(name, only) and not _is_one(name, but)]
+    names = [name for name in operators() if _is_one(name, only) and not _is_one(name, but)]
     parts = [names[start : start + TOGETHER] for start in range(0, len(names), TOGETHER)]
     told = [one.as_dict() for part in parts for one in _asked(part, each, grow)]
-    json.dump({"operators": list(_operators()), "told": told}, sys.stdout)
+    json.dump({"operators": list(operators()), "told": told}, sys.stdout)
 
 
 def _is_one(name: str, patterns: Sequence[str]) -> bool:
@@ -62,7 +54,7 @@ def _is_one(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _asked(names: Sequence[str], each: int, grow: Sequence[str]) -> list[Told]:
-    """What is told of operators' samples by a process that may end; then each is asked about alone."""
+    """Return what is told of operators by a process of their own; where it ends, each is asked about alone."""
     try:
         return aside.ask(partial(_told_of_all, names, each, grow), SECONDS)
     except aside.Lost as lost:
@@ -81,25 +73,11 @@ def _told_of_all(names: Sequence[str], each: int, grow: Sequence[str]) -> list[T
     return told
 
 
-def _operators() -> dict[str, Any]:
-    """By name all operators that take float32, a variant's name behind a point."""
-    if "expecttest" not in sys.modules:  # which compares texts in PyTorch's tests, and has no part in their samples
-        sys.modules["expecttest"] = types.ModuleType("expecttest")
-        vars(sys.modules["expecttest"])["TestCase"] = unittest.TestCase
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return {
-        ".".join(filter(None, (info.name, info.variant_test_name))): info
-        for info in op_db
-        if torch.float32 in info.dtypes
-    }
-
-
 def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
-    """Return at most ``each`` calls of an operator that are unlike, spread over its samples, or why a sample is none;
+    """Return at most ``each`` calls of an operator that are unlike, spread over its samples, or why none is a case;
     with ``sizes`` and ``values`` to ``grow`` in as far as PyTorch takes more than the sample's."""
-    info = _operators()[name]
-    _seed(0)
+    info = operators()[name]
+    seed(0)
     samples = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
     if info.name in MEMORY:
         return [LeftOut(name, 0, "its outputs are memory as it was found")]
@@ -134,7 +112,7 @@ def _spread(count: int, each: int) -> list[int]:
 
 
 def _kind(said: Said | str) -> str:
-    """What samples that are alike have in common: all but the ranges of their values."""
+    """Return all that is said of a sample but the ranges of its values: samples with the same are alike."""
     if isinstance(said, str):
         return said
     return f"{said['forward']} {[entry['type'] for entry in said['inputs'].values()]}"
@@ -145,7 +123,7 @@ def _told(name: str, number: int, said: Said | str, tensors: list[torch.Tensor],
         return LeftOut(name, number, said)
     if not tensors:
         return LeftOut(name, number, "it takes no tensor")
-    if len(said["forward"]) > LONGEST:
+    if len(said["forward"]) > FORWARD:
         return LeftOut(name, number, "its arguments are too long to be written out")
     call = eval(f"lambda {', '.join(said['inputs'])}: {said['forward']}", {"torch": torch})
     before = [tensor.clone() for tensor in tensors]
@@ -158,8 +136,8 @@ def _told(name: str, number: int, said: Said | str, tensors: list[torch.Tensor],
         said = {**said, "clones": True}
     own = [tensor.shape for tensor in tensors]
     drawn: list[list[torch.Tensor]] = []
-    for seed in range(DRAWS):
-        given = _drawn(tensors, said, own, seed)
+    for draw in range(DRAWS):
+        given = _drawn(tensors, said, own, draw)
         once, again = (
             or_else(None, partial(_outputs, call, [tensor.clone() for tensor in given], other)) for other in (0, 1)
         )
@@ -192,8 +170,8 @@ def _no_outputs(outputs: Sequence[torch.Tensor]) -> str | None:
     return "outputs that NumPy cannot hold" if any(one.dtype is torch.bfloat16 for one in outputs) else None
 
 
-def _outputs(call: Callable[..., Any], tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    _seed(seed)
+def _outputs(call: Callable[..., Any], tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
+    seed(number)
     with torch.no_grad():
         given = _pytree.tree_leaves(call(*tensors))
     return [one for one in given if isinstance(one, torch.Tensor)]
@@ -209,8 +187,8 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _with_dims(
     said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any], outputs: Sequence[torch.Tensor]
 ) -> Said:
-    """The declaration with a dim in place of each size, of all axes that have it, of which PyTorch takes others and
-    gives outputs of the same number and ranks: from 1 on where it takes 1, else from the sample's own on."""
+    """Return the declaration with a dim in place of each size that PyTorch takes others of, on all axes that have it,
+    where it gives outputs of the same number and ranks: from 1 on where it takes 1, else from the sample's own."""
     shapes = [tuple(tensor.shape) for tensor in tensors]
     sizes = sorted({size for shape in shapes for size in shape if size > 1})
     ranges: dict[int, tuple[int, int]] = {}
@@ -238,7 +216,7 @@ def _axis(size: int, ranges: Mapping[int, object]) -> str:
 
 
 def _ends(ranges: Mapping[int, tuple[int, int]]) -> Iterator[dict[int, int]]:
-    """All at their least and at their most, each alone at either, and each one above its own."""
+    """Yield all at their least and at their most, each alone at either, and each one above its own."""
     for place in (0, 1):
         yield {size: ends[place] for size, ends in ranges.items()}
         for size, ends in ranges.items():
@@ -257,7 +235,7 @@ def _ranks(
 
 
 def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any]) -> Said:
-    """The declaration without ranges of floats, where ordinary numbers of either sign make no NaN."""
+    """Return the declaration without ranges of floats, where ordinary numbers of either sign make no NaN."""
     rng = np.random.default_rng(0)
     for scale in SCALES:
         given = [
@@ -277,10 +255,10 @@ def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable
 
 
 def _drawn(
-    tensors: Sequence[torch.Tensor], said: Said, shapes: Sequence[Sequence[int]], seed: int
+    tensors: Sequence[torch.Tensor], said: Said, shapes: Sequence[Sequence[int]], number: int
 ) -> list[torch.Tensor]:
     """Return inputs of these shapes with values of the declared ranges."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(number)
     return [
         torch.from_numpy(_values(rng, entry.get("values"), shape)).to(tensor.dtype)
         for tensor, entry, shape in zip(tensors, said["inputs"].values(), shapes, strict=True)
@@ -293,12 +271,6 @@ def _values(rng: np.random.Generator, said: Said | None, shape: Sequence[int]) -
     if "integers" in said:
         return rng.integers(said["integers"]["low"], said["integers"]["high"], shape, endpoint=True)
     return np.asarray(rng.uniform(said["uniform"]["low"], said["uniform"]["high"], shape))
-
-
-def _seed(number: int) -> None:
-    torch.manual_seed(number)
-    np.random.seed(number)
-    random.seed(number)
 
 
 if __name__ == "__main__":

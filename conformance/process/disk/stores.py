@@ -22,10 +22,12 @@ from conformance.process.disk.locks import InUse
 from conformance.process.disk.whole_files import UNFINISHED, replacing
 from conformance.process.errors import UserError, display_path
 
-SECTIONS = ("models", "answers", "coverage", "outcomes", "index", "contents", "engines", "builds", "failing")
+SECTIONS = (
+    "models", "answers", "coverage", "outcomes", "index", "contents", "engines", "builds", "samples", "failing",
+)  # fmt: skip
 """Exported and converted models, PyTorch's answers and those of computed networks, what of modules shows in their
 outputs, how declared failures came about, what these depend on, hashes of large files, built engines, what TensorRT
-for RTX made of models, bundles of failing examples."""
+for RTX made of models, samples of PyTorch's tests, bundles of failing examples."""
 DRAWS = "failures"
 """Beside the sections: failing draws, which cannot be made again and are small."""
 OTHERS = ("documents", "cluster", "environments")
