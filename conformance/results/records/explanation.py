@@ -167,7 +167,9 @@ def _by_nodes(found: Explanation, nodes: NodeByNode) -> Explanation:
     if broken or (nodes.shown == "nodes" and nodes.several):
         found = dataclasses.replace(found, witnesses=tuple(map(_beside_nodes, found.witnesses)))
     found = dataclasses.replace(found, details={**found.details, "parts_at": nodes.place})
-    agreeing = [witness.runtime for witness in found.witnesses if witness.answer in ("agrees", "nearer")]
+    # one that is nearer is off too, and says nothing for the model where each node is right by itself
+    clearing = ("agrees",) if nodes.shown == "nodes" else ("agrees", "nearer")
+    agreeing = [witness.runtime for witness in found.witnesses if witness.answer in clearing]
     # one whose word counts for values alone shows no kernel to be right, but that the model may be
     agreed = any(fault == "exporter" or not _values_only(runtime) for runtime in agreeing)
     if broken or (fault is not None and not agreed):
