@@ -146,6 +146,26 @@ def test_choices_bools_and_permutations_keep_to_their_values(regime):
         assert (np.sort(shuffled, axis=-1) == np.arange(9)).all()
 
 
+@pytest.mark.parametrize("regime", [*REGIMES, *SPECIALS])
+def test_values_that_are_sorted_ascend_along_the_last_axis_and_nan_comes_last(regime):
+    for values in ({}, {"values": {"integers": {"low": -9, "high": 9}}}, {"values": {"choice": [3, 1, 2]}}):
+        kind = "int64" if "integers" in str(values) else "float32"
+        for seed in range(5):
+            array = array_of({"type": f"{kind}[3, n]", "sorted": True, **values}, regime, seed, n=9)
+            assert np.array_equal(array, np.sort(array, axis=-1), equal_nan=kind == "float32")
+
+
+@pytest.mark.parametrize("says, told", [
+    ({"type": "float32[]"}, "sorted: values ascend along the last axis"),
+    ({"type": "float32[3]", "values": {"exactly": [3, 1, 2]}}, "numbers that are drawn, which exactly are not"),
+    ({"type": "int64[3]", "values": {"permutations": 3}}, "numbers that are drawn, which permutations are not"),
+    ({"type": "string[3]", "values": {"texts": ["a"]}}, "numbers that are drawn, which texts are not"),
+])  # fmt: skip
+def test_sorted_stands_beside_numbers_that_are_drawn(says, told):
+    with pytest.raises(ValueError, match=told):
+        Input.model_validate({**says, "sorted": True})
+
+
 @pytest.mark.smoke
 def test_the_ends_of_integers_may_depend_on_dims():
     spec = {"type": "int64[n]", "values": {"integers": {"low": 0, "high": "n - 1"}}}

@@ -159,3 +159,13 @@ def test_sizes_that_change_how_many_outputs_there_are_stay() -> None:
     [unbound] = tried.told_of("unbind", 1, ("sizes",))
 
     assert isinstance(unbound, OfOperator) and "dims" not in unbound.said
+
+
+def test_boundaries_that_are_searched_ascend_in_all_that_is_drawn() -> None:
+    """Of others PyTorch leaves open what comes out: no exporter is at fault for that."""
+    made = tried.told_of("bucketize", 2, ("sizes", "values"))
+    [log] = tried.told_of("log", 1, ("sizes",))
+
+    of_boundaries = [one.said["inputs"]["x1"] for one in made if isinstance(one, OfOperator)]
+    assert [entry["sorted"] for entry in of_boundaries] == [True, True]
+    assert isinstance(log, OfOperator) and "sorted" not in log.said["inputs"]["x0"]

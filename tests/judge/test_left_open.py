@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.case.draw.draw import Draw
-from conformance.models.otherwise.undefined import beyond_in_between
+from conformance.models.otherwise.undefined_rules import beyond_in_between
 from tests.kit.cases import case_of, details, module_of, say
 from tests.kit.judging import verifying
 from tests.kit.modules import net_of
@@ -45,6 +45,11 @@ OPEN = {
          beside([INF], (2, 1)), 12.7),
     "transform: an infinity": ("torch.fft.rfft(x).abs()", beside([INF], (2, 8)), NAN),
     "transform: both parts of NaN": ("torch.view_as_real(torch.fft.fft(x))", beside([NAN], (2, 8)), 0.5),
+    "search: a row that does not ascend":
+        ("torch.searchsorted(x, torch.ones(len(x), 1))", np.float32([[3, 0.1, 2], [0.1, 2, 3]]), 3),
+    "search: a row that does not ascend by its sorter":
+        ("torch.searchsorted(x, torch.ones(len(x), 1), sorter=torch.tensor([[0, 1, 2], [2, 0, 1]]))",
+         np.float32([[3, 0.1, 2], [2, 3, 0.1]]), 3),
     "matrix: NaN": ("torch.linalg.inv(x)", beside([NAN], (2, 2, 2)), 0.5),
     "unstable: a singular matrix": ("torch.logdet(x)[:, None]", SQUARE, -INF),
     "ties: the best of equal ones": ("torch.topk(x, 2).indices", beside([1, 1, 1, 1], (2, 4)), 3),

@@ -84,6 +84,14 @@ def test_the_simplest_failing_values_lie_in_the_range_that_the_case_declares(tmp
     assert found["x"].min() >= 0.25 and found["x"].max() <= 0.75
 
 
+def test_the_simplest_failing_values_ascend_where_the_case_says_so(tmp_path):
+    case = load_case(tmp_path, 'forward: x * 2\ninputs: {x: {type: "float32[2, 3]", sorted: true}}')
+    given = np.array([[-2.7, 0.3, 5.2], [-9.4, 1.1, 1.2]], F32)
+    tried = []
+    simplest(case, {}, {"x": given}, lambda arrays: tried.append(arrays["x"]) or False)
+    assert len(tried) > 4 and all((np.diff(array, axis=-1) >= 0).all() for array in tried)
+
+
 # ---- what a case says ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("limit", ["rtol: 1.0e-3", "atol: 1.0e-3"])
 def test_each_limit_that_is_looser_than_the_default_needs_a_reason(tmp_path, limit):

@@ -30,6 +30,7 @@ def simplest(
             continue
         between = (values.uniform or values.integers) if values else None
         for candidate in simpler(best[name]):
+            candidate = np.sort(candidate, axis=-1) if declared.sorted else candidate
             if _inside(candidate, between, sizes) and not equal(candidate, best[name]):
                 trial = {**best, name: candidate}
                 if fails(trial):

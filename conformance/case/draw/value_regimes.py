@@ -77,8 +77,8 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
         array = whole_numbers(int(low), int(high), shape, regime, rng).astype(dtype)
     else:
         array = _floats(values, sizes, shape, regime, rng).astype(dtype)
-    array = np.asarray(array)  # NumPy makes a scalar of a 0-d array
-    return with_specials(array, regime, rng)
+    array = with_specials(np.asarray(array), regime, rng)  # NumPy makes a scalar of a 0-d array
+    return np.sort(array, axis=-1) if declared.sorted else array
 
 
 def with_specials(array: Array, regime: str, rng: Rng) -> Array:

@@ -109,6 +109,8 @@ class Input(Says):
     values: Annotated[Values, with_key("python", Values | str)] | None = None
     """Where values come from; without it, floats are standard normal and bools random. Required for integers, since
     they may be indices."""
+    sorted: Literal[True] | None = None
+    """Values ascend along the last axis, as boundaries do that are searched; NaN comes last."""
     as_: Word | None = Field(None, alias="as")
     """Pass the input by this keyword instead of by position."""
 
@@ -130,8 +132,13 @@ class Input(Says):
                 "an integer input needs values, as it may be an index: "
                 "add values: {integers: {low: 0, high: n - 1}} or another range"
             )
-        if self.values is not None and self.values.permutations is not None and not self.type.shape:
-            raise ValueError("permutations run along the last axis, which a 0-d input does not have")
+        permuted = self.values is not None and self.values.permutations is not None
+        if (permuted or self.sorted) and not self.type.shape:
+            key = "permutations run" if permuted else "sorted: values ascend"
+            raise ValueError(f"{key} along the last axis, which a 0-d input does not have")
+        own = self.values.model_fields_set - {"uniform", "normal", "integers", "choice"} if self.values else set()
+        if self.sorted and (own or self.type.is_text):
+            raise ValueError(f"sorted is said of numbers that are drawn, which {', '.join(own) or 'texts'} are not")
         if self.values is not None and self.values.texts is not None and not self.type.is_text:
             raise ValueError(f"values: texts are no values of {self.type.dtype}")
         if self.values is not None and self.type.is_text and not self.values.may_be_texts:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from torch.utils import _pytree
 
 from conformance.case.files.limits import FORWARD
-from conformance.case.samples.calls import Said, Unsaid, Untaken, call_of, name_of
+from conformance.case.samples.calls import Said, Unsaid, Untaken, ascends, call_of, name_of
 from conformance.case.samples.op_db import MEMORY, operators, seed
 from conformance.case.samples.told import LeftOut, OfOperator, Told
 from conformance.process.errors import attempt, or_else, summarize
@@ -93,7 +94,7 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
         except (Untaken, Unsaid) as why:
             said = str(why)
         distinct.setdefault(_kind(said), (number, said, tensors))
-    kinds = list(distinct.values())
+    kinds = [*_with_order(distinct.values())]
     cases: list[Told] = []
     left_out: list[Told] = []
     for place in _spread(len(kinds), each):
@@ -102,6 +103,23 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
         if len(cases) == each:
             break
     return cases or left_out[:1]
+
+
+def _with_order(
+    kinds: Iterable[tuple[int, Said | str, list[torch.Tensor]]],
+) -> Iterator[tuple[int, Said | str, list[torch.Tensor]]]:
+    """Yield the samples, with those inputs declared sorted that ascend in each of them."""
+    kinds = [*kinds]
+    places = zip_longest(*(tensors for _, said, tensors in kinds if not isinstance(said, str)))
+    ordered = [ascends([tensor for tensor in place if tensor is not None]) for place in places]
+    for number, said, tensors in kinds:
+        if not isinstance(said, str):
+            inputs = {
+                name: {**entry, "sorted": True} if is_ordered and tensor.dim() else entry
+                for (name, entry), tensor, is_ordered in zip(said["inputs"].items(), tensors, ordered, strict=False)
+            }
+            said = {**said, "inputs": inputs}
+        yield number, said, tensors
 
 
 def _spread(count: int, each: int) -> list[int]:
@@ -239,16 +257,16 @@ def _with_any_values(said: Said, tensors: Sequence[torch.Tensor], call: Callable
     rng = np.random.default_rng(0)
     for scale in SCALES:
         given = [
-            torch.from_numpy(rng.normal(0, scale, tensor.shape)).to(tensor.dtype)
+            _in_order(torch.from_numpy(rng.normal(0, scale, tensor.shape)).to(tensor.dtype), entry)
             if tensor.is_floating_point()
             else tensor.clone()
-            for tensor in tensors
+            for tensor, entry in zip(tensors, said["inputs"].values(), strict=True)
         ]
         outputs = or_else(None, partial(_outputs, call, given, 0))
         if outputs is None or any(one.isnan().any() for one in outputs):
             return said
     inputs = {
-        name: {"type": entry["type"]} if "uniform" in entry.get("values", {}) else entry
+        name: {key: said for key, said in entry.items() if key != "values" or "uniform" not in said}
         for name, entry in said["inputs"].items()
     }
     return {**said, "inputs": inputs}
@@ -260,9 +278,13 @@ def _drawn(
     """Return inputs of these shapes with values of the declared ranges."""
     rng = np.random.default_rng(number)
     return [
-        torch.from_numpy(_values(rng, entry.get("values"), shape)).to(tensor.dtype)
+        _in_order(torch.from_numpy(_values(rng, entry.get("values"), shape)).to(tensor.dtype), entry)
         for tensor, entry, shape in zip(tensors, said["inputs"].values(), shapes, strict=True)
     ]
+
+
+def _in_order(tensor: torch.Tensor, entry: Said) -> torch.Tensor:
+    return tensor.sort(-1).values if "sorted" in entry else tensor
 
 
 def _values(rng: np.random.Generator, said: Said | None, shape: Sequence[int]) -> np.ndarray[Any, Any]:

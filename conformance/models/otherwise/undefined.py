@@ -10,34 +10,18 @@ import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from conformance.models.otherwise.rounding import MATRICES
+from conformance.models.otherwise.undefined_rules import RULES, Rule, is_integer, no_quantum, scale_of
 from conformance.models.reference.dispatch import Arguments, Keywords, Operator, OperatorCalls, is_float
 
 if TYPE_CHECKING:
     from typing import Self
 
     from torch import Tensor
-
-    from conformance.process.arrays import Array
-
-TensorOrArray = TypeVar("TensorOrArray", "Tensor", "Array")
-Mask = Callable[[Operator, Arguments, "Tensor"], "Tensor | None"]
-"""Gets an operator, its arguments and one tensor of its result, and marks the elements that are not defined."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Operators whose results are not defined for some inputs."""
-
-    name: str
-    """As ``results.records.details`` words it, with its source."""
-    operators: re.Pattern[str]
-    undefined: Mask
 
 
 class Undefining(Protocol):
@@ -61,122 +45,6 @@ def replace_undefined(seed: int | None) -> Undefining:
     return _others()(seed)
 
 
-def _no_integer(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
-    """Floats that an integer does not hold, made integers."""
-    import torch
-
-    source = args[1] if func._schema.is_mutable else args[0]
-    if not (is_float(source) and _is_integer(out)):
-        return None
-    limits, source = torch.iinfo(out.dtype), source.double()
-    return ~((source > limits.min - 1.0) & (source < limits.max + 1.0)).expand(out.shape)
-
-
-def _no_quantum(func: Operator, args: Arguments, out: Tensor) -> Tensor:
-    """Values that a quantizer takes for an integer of 32 bits before it holds them to its range."""
-    quotient: Tensor = args[0] / _by_channel(args)
-    return ~(quotient.abs() < 2.0**31)
-
-
-def _transformed(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
-    """Rows that are transformed with an infinity or NaN among them: in which order zeros and infinities are
-    multiplied and added decides on what each element becomes."""
-    bad: Tensor = ~args[0].isfinite()
-    dims = [dim % bad.dim() for dim in args[1]]
-    return bad.any(dim=dims, keepdim=True).expand(out.shape) if bad.dim() == out.dim() else None
-
-
-def _factored(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
-    """Matrices that are factored, or solved for, with an infinity or NaN in them."""
-    if args[0].dim() < 2:
-        return None
-    bad: Tensor = (~args[0].isfinite()).any(-1).any(-1)
-    if out.shape[: bad.dim()] != bad.shape:
-        return None
-    return bad.reshape(*bad.shape, *[1] * (out.dim() - bad.dim())).expand(out.shape)
-
-
-def _sampled(func: Operator, args: Arguments, out: Tensor) -> Tensor:
-    """Samples at a place that is no number, where PyTorch gives something else than it says: "NaN values in grid
-    would be interpreted as -1", and what is beyond the border is padded; by reflections (2) an infinity never is."""
-    meant: Tensor = func(args[0], args[1].nan_to_num(-1.0, 1e4, -1e4), *args[2:])
-    parts = (meant != out) & ~(meant.isnan() & out.isnan())
-    odd, endless = (each.any(-1).unsqueeze(1) for each in (~args[1].isfinite(), args[1].isinf()))
-    found: Tensor = odd & (parts | (endless & (args[3] == 2)))
-    return found
-
-
-def _cropped(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
-    """Regions whose corners are no numbers."""
-    bad: Tensor = (~args[1].isfinite()).any(-1)
-    if out.shape[:1] != bad.shape:
-        return None
-    return bad.reshape(-1, *[1] * (out.dim() - 1)).expand(out.shape)
-
-
-def _multiplied(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
-    """Products that go beyond the format in some orders of their factors, and end elsewhere in others."""
-    import torch
-
-    factors = args[0]
-    if not out.is_floating_point() or not factors.is_floating_point():
-        return None
-    form, logs = torch.finfo(out.dtype), factors.double().abs().log2()
-    most, least = math.log2(form.max), math.log2(form.smallest_normal)
-    if "cumprod" in str(func):
-        add = partial(torch.cumsum, dim=args[1])
-    else:
-        add = partial(torch.sum, dim=args[1] if len(args) > 1 else list(range(factors.dim())))
-    up, down = add(logs.clamp(min=0)), add(logs.clamp(max=0))
-    in_between = ((up >= most) & ((up + down < most) | (down < least))) | ((down < least) & (up + down > least))
-    nan = (add(factors.isnan()) > 0) | ((add(factors == 0) > 0) & (add(factors.isinf()) > 0))  # in any order
-    return (in_between & ~nan).reshape(out.shape)
-
-
-def beyond_in_between(
-    up: TensorOrArray, down: TensorOrArray, most: float, high: TensorOrArray, low: TensorOrArray, *, either_sign: bool
-) -> TensorOrArray:
-    """Return for which sums the order of their terms decides whether they go beyond the format, or are NaN.
-
-    ``up`` and ``down`` are the sums of the finite terms of each sign, ``high`` and ``low`` say where an infinity of
-    either sign is among the terms; tensors or arrays of one shape. ``either_sign``: terms of one sign count too.
-    """
-    over, under = up >= most, down <= -most
-    finite = (over | under) & (((up > 0) & (down < 0)) | either_sign)
-    return (finite & ~high & ~low) | (high & under & ~low) | (low & over & ~high)
-
-
-def _added(func: Operator, args: Arguments, out: Tensor) -> Tensor | None:
-    """Sums that go beyond the format in some orders of their terms, and means also where all terms have one sign:
-    they may be divided before they are added."""
-    import torch
-
-    terms = args[0]
-    if not out.is_floating_point() or not terms.is_floating_point():
-        return None
-    most, values = torch.finfo(out.dtype).max, terms.double()
-    if "cumsum" in str(func):
-        add = partial(torch.cumsum, dim=args[1])
-    else:
-        add = partial(torch.sum, dim=(args[1] if len(args) > 1 else None) or list(range(terms.dim())))
-    finite = torch.where(values.isfinite(), values, 0.0)
-    up, down = add(finite.clamp(min=0)), add(finite.clamp(max=0))
-    high, low, nan = (add(each.double()) > 0 for each in (values == math.inf, values == -math.inf, values.isnan()))
-    beyond = beyond_in_between(up, down, most, high, low, either_sign="mean" in str(func))
-    return (beyond & ~nan).reshape(out.shape)
-
-
-RULES = (
-    Rule("cast", re.compile(r"aten\.(_to_copy|copy_)"), _no_integer),
-    Rule("quantizer", re.compile(r"(aten|quantized_decomposed)\._?(fake_)?quantize_"), _no_quantum),
-    Rule("transform", re.compile(r"aten\._fft_"), _transformed),
-    Rule("matrix", MATRICES, _factored),
-    Rule("order", re.compile(r"aten\.(cum)?prod"), _multiplied),
-    Rule("order", re.compile(r"aten\.((cum)?sum|mean)$"), _added),
-    Rule("place", re.compile(r"aten\._?grid_sampler"), _sampled),
-    Rule("place", re.compile(r"torchvision\.(roi|ps_roi)_"), _cropped),
-)
-
 BOXES = "torchvision.nms"
 CHOOSERS = ("aten.topk", "aten.sort", "aten.kthvalue", "aten.median", "aten.nanmedian", BOXES)
 """Operators that leave open which of equal values they take, unless they are asked for a stable order."""
@@ -194,22 +62,10 @@ _NEAR = 4 * float(np.finfo(np.float32).eps)
 """How near to a tie a quotient has to be, relative to itself, for another order of its rounding to decide."""
 
 
-def _is_integer(value: Tensor) -> bool:
-    import torch
-
-    return not (value.is_floating_point() or value.is_complex() or value.is_quantized or value.dtype is torch.bool)
-
-
-def _by_channel(args: Arguments) -> Tensor | float:
-    """The scale of a quantizer's arguments, as it is multiplied with the values."""
-    import torch
-
-    value: Tensor = args[0]
-    scale: Tensor | float = args[1]
-    if not isinstance(scale, torch.Tensor) or scale.numel() == 1:
-        return scale
-    axis = next((arg for arg in args[3:] if type(arg) is int), 0)
-    return scale.reshape([-1 if dim == axis else 1 for dim in range(value.dim())])
+def _as_searched(args: Arguments, kwargs: Keywords) -> Arguments:
+    """The arguments, with a sequence that is searched in the order of its ``sorter``."""
+    sorter = kwargs.get("sorter")
+    return args if sorter is None else (args[0].gather(-1, sorter), *args[1:])
 
 
 _MOVES = re.compile(
@@ -293,7 +149,9 @@ def _others() -> Callable[[int | None], Undefining]:
             if rule.name == "quantizer" and is_float(args[0]):
                 return func(self._quantized(func, args), *args[1:], **kwargs)
             result = func(*args, **kwargs)
-            replaced = tree_map_only(torch.Tensor, lambda out: self._replaced(rule, func, args, out), result)
+            replaced = tree_map_only(
+                torch.Tensor, lambda out: self._replaced(rule, func, _as_searched(args, kwargs), out), result
+            )
             return result if func._schema.is_mutable else replaced
 
         def _note_rounded(self, func: Operator, name: str, arguments: object, result: object) -> None:
@@ -363,7 +221,7 @@ def _others() -> Callable[[int | None], Undefining]:
             """The values with others for those that are no numbers of a quantizer, and on either side of a tie that
             the rounding of their quotient decides."""
             value: Tensor = args[0]
-            scale, bad = _by_channel(args), _no_quantum(func, args, value)
+            scale, bad = scale_of(args), no_quantum(func, args, value)
             quotient = value.double() / scale
             tie = quotient.floor() + 0.5
             near = (quotient - tie).abs() <= _NEAR * quotient.abs()
@@ -377,7 +235,7 @@ def _others() -> Callable[[int | None], Undefining]:
 
         def _replaced(self, rule: Rule, func: Operator, args: Arguments, out: Tensor) -> Tensor:
             number = out.is_floating_point() or out.is_complex()
-            if not (number or rule.name == "cast") or out.is_quantized:
+            if not (number or rule.name in ("cast", "search")) or out.is_quantized:
                 return out
             mask = rule.undefined(func, args, out)
             if mask is None or not bool(mask.any()):
@@ -390,7 +248,7 @@ def _others() -> Callable[[int | None], Undefining]:
 
         def _filled(self, out: Tensor) -> Tensor:
             """A tensor like this one, of a value that it may as well have."""
-            if not _is_integer(out):
+            if not is_integer(out):
                 value = FILLED[self._seed % len(FILLED)]
                 return torch.full_like(out, complex(value, value) if out.is_complex() else value)
             limits = torch.iinfo(out.dtype)

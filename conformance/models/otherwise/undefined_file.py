@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.models.otherwise.undefined import FILLED, beyond_in_between
+from conformance.models.otherwise.undefined import FILLED
+from conformance.models.otherwise.undefined_rules import beyond_in_between
 from conformance.process.arrays import Array
 from conformance.runtimes.onnxreference import Compute, Outputs, ReferenceSession, evaluator_class
 

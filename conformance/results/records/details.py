@@ -377,13 +377,13 @@ RULES = {
     "(ScatterElements, ScatterND)",
     "no range": "values that are all 0 were quantized by their own range, which divides 0 by 0 (ONNX "
     "DynamicQuantizeLinear)",
-    "transform": "a Fourier transform met NaN or infinities, of which each algorithm makes something else (0 * inf, "
-    "inf - inf)",
+    "transform": "a Fourier transform met NaN or infinities, of which each algorithm makes something else",
     "matrix": "a matrix with NaN or infinities was factored, which LAPACK leaves undefined",
     "order": "a product or a sum overflows, or a product vanishes, in some orders of its factors or terms and not in "
     "others, and their order is nowhere defined",
     "place": "values were sampled at a place that is NaN or infinite, which is undefined as an index (C++ "
     "[conv.fpint])",
+    "search": "a sequence was searched that does not ascend, which torch.bucketize and searchsorted leave undefined",
     "boxes": "boxes or scores that are NaN or infinite were compared, of which torchvision.ops.nms says nothing",
     "corners": "a box had its corners the other way round, and torchvision.ops.nms expects x1 < x2 and y1 < y2",
     "rounding": "rounding decides between values, or numbers of values, that are far apart",
