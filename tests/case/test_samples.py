@@ -53,7 +53,7 @@ def test_a_sample_is_a_case_whose_sizes_and_values_vary_as_far_as_pytorch_takes_
     assert gelu.forward is not None and gelu.forward.startswith("torch.nn.functional.gelu(x0")
     assert gelu.dims and not gelu.inputs["x0"].values
     assert log.inputs["x0"].values is not None  # of negative numbers it makes NaN
-    assert [sizes.low.text for sizes in select.dims.values()] == ["5"]  # the call takes the third of each row
+    assert [sizes.low.text for sizes in select.dims.values()] == ["1", "5", "1"]  # the call takes the third of a row
     assert made[0].varied == {"operator": "log", "sample": 0}
     [line] = told.notes()
     assert line.startswith("PyTorch's samples of these operators are no cases: ")
@@ -169,3 +169,17 @@ def test_boundaries_that_are_searched_ascend_in_all_that_is_drawn() -> None:
     of_boundaries = [one.said["inputs"]["x1"] for one in made if isinstance(one, OfOperator)]
     assert [entry["sorted"] for entry in of_boundaries] == [True, True]
     assert isinstance(log, OfOperator) and "sorted" not in log.said["inputs"]["x0"]
+
+
+@pytest.mark.parametrize(("operator", "number", "types"), [
+    ("matmul", 3, ["float32[n0, n1]", "float32[n1, 5]"]),
+    ("add", 5, ["float32[n0, n1, n2]", "float32[n0, n1, n2]"]),
+    ("nn.functional.conv2d", 0, ["float32[1, n2, n0, n1]", "float32[3, n2, 3, 3]", "float32[3]"]),
+])  # fmt: skip
+def test_each_axis_varies_by_itself_if_pytorch_takes_it_and_those_of_weights_do_not(
+    operator: str, number: int, types: list[str]
+) -> None:
+    [made] = [one for one in tried.told_of(operator, 2, ("sizes",)) if one.number == number]
+
+    assert isinstance(made, OfOperator)
+    assert [entry["type"] for entry in made.said["inputs"].values()] == types

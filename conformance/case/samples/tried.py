@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ SECONDS = 60.0
 """That the samples of these may take. Each of PyTorch 2.15 takes below two."""
 LARGER = 3
 """By how much a size that may vary grows: two more than itself is what strides of 2 leave unseen."""
+CHANCE = 8
+"""Of sizes that are tried at once for all dims, beside the ends of each."""
 DRAWS = 4
 """Of values in the declared ranges, which an operator has to take all."""
 SCALES = (0.1, 1.0, 10.0, 10.0)
@@ -205,49 +207,90 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _with_dims(
     said: Said, tensors: Sequence[torch.Tensor], call: Callable[..., Any], outputs: Sequence[torch.Tensor]
 ) -> Said:
-    """Return the declaration with a dim in place of each size that PyTorch takes others of, on all axes that have it,
-    where it gives outputs of the same number and ranks: from 1 on where it takes 1, else from the sample's own."""
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    sizes = sorted({size for shape in shapes for size in shape if size > 1})
-    ranges: dict[int, tuple[int, int]] = {}
+    """Return the declaration with a dim in place of each size that PyTorch takes others of, where it gives outputs of
+    the same number and ranks: of one axis where that may vary alone, else of the axes at one place of all inputs,
+    else of all axes of that size; from 1 on where PyTorch takes 1, else from the sample's own."""
     ranks = [one.dim() for one in outputs]
-    for size in sizes:
+
+    def takes(sizes: Mapping[Axis, int]) -> bool:
+        return _ranks(call, said, tensors, sizes) == ranks
+
+    dims: list[_Dim] = []
+    for together in _groups([tuple(tensor.shape) for tensor in tensors]):
+        axes = together - {axis for dim in dims for axis in dim.axes}
+        if not any(number == 0 for number, _ in axes):
+            continue
+        [size] = {tensors[number].shape[axis] for number, axis in axes}
         for low in (1, size):
-            wider = {**ranges, size: (low, size + LARGER)}
-            if all(_ranks(call, said, tensors, ends) == ranks for ends in _ends(wider)):
-                ranges = wider
+            wider = [*dims, _Dim(frozenset(axes), size, low)]
+            if all(map(takes, _ends(wider))):
+                dims = wider
                 break
+    names = {axis: f"n{number}" for number, dim in enumerate(dims) for axis in dim.axes}
     inputs = {
         name: {
             **entry,
-            "type": f"{entry['type'].partition('[')[0]}[{', '.join(_axis(one, ranges) for one in shape)}]",
+            "type": f"{entry['type'].partition('[')[0]}"
+            f"[{', '.join(names.get((number, axis), str(size)) for axis, size in enumerate(tensor.shape))}]",
         }
-        for (name, entry), shape in zip(said["inputs"].items(), shapes, strict=True)
+        for number, ((name, entry), tensor) in enumerate(zip(said["inputs"].items(), tensors, strict=True))
     }
-    dims = {f"n{size}": f"{low}..{high}" for size, (low, high) in ranges.items()}
-    traced = {f"n{size}": size for size in ranges}
-    return {**said, "inputs": inputs, "dims": dims, "trace": traced} if dims else said
+    ranges = {f"n{number}": f"{dim.low}..{dim.size + LARGER}" for number, dim in enumerate(dims)}
+    return {**said, "inputs": inputs, "dims": ranges} if ranges else said
 
 
-def _axis(size: int, ranges: Mapping[int, object]) -> str:
-    return f"n{size}" if size in ranges else f"{size}"
+Axis = tuple[int, int]
+"""The number of a tensor, and of an axis of it."""
 
 
-def _ends(ranges: Mapping[int, tuple[int, int]]) -> Iterator[dict[int, int]]:
-    """Yield all at their least and at their most, each alone at either, and each one above its own."""
-    for place in (0, 1):
-        yield {size: ends[place] for size, ends in ranges.items()}
-        for size, ends in ranges.items():
-            yield {size: ends[place]}
-    for size in ranges:
-        yield {size: size + 1}
+class _Dim(NamedTuple):
+    """Axes of one size that vary together."""
+
+    axes: frozenset[Axis]
+    size: int
+    """As the sample has it."""
+    low: int
+
+
+def _groups(shapes: Sequence[tuple[int, ...]]) -> Iterator[frozenset[Axis]]:
+    """Yield axes of one size above 1 that may be a dim: each alone, those at one place from the end or from the
+    start, and all. An axis of the first tensor is among them: those of weights vary in no model by themselves."""
+    axes = [(number, axis) for number, shape in enumerate(shapes) for axis, size in enumerate(shape) if size > 1]
+    kinds: tuple[Callable[[int, int], object], ...] = (
+        lambda number, axis: (number, axis),
+        lambda number, axis: (shapes[number][axis], axis - len(shapes[number])),
+        lambda number, axis: (shapes[number][axis], axis),
+        lambda number, axis: shapes[number][axis],
+    )
+    for kind in kinds:
+        for first in dict.fromkeys(kind(number, axis) for number, axis in axes if number == 0):
+            yield frozenset(each for each in axes if kind(*each) == first)
+
+
+def _ends(dims: Sequence[_Dim]) -> Iterator[dict[Axis, int]]:
+    """Yield all at their least and at their most, each alone at either and one above its own, and some by chance."""
+    rng = np.random.default_rng(0)
+
+    def sized(sizes: Iterable[int]) -> dict[Axis, int]:
+        return {axis: size for dim, size in zip(dims, sizes, strict=True) for axis in dim.axes}
+
+    yield sized(dim.low for dim in dims)
+    yield sized(dim.size + LARGER for dim in dims)
+    for one in dims:
+        for size in (one.low, one.size + 1, one.size + LARGER):
+            yield sized(size if dim is one else dim.size for dim in dims)
+    for _ in range(CHANCE):
+        yield sized(int(rng.integers(dim.low, dim.size + LARGER, endpoint=True)) for dim in dims)
 
 
 def _ranks(
-    call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[int, int]
+    call: Callable[..., Any], said: Said, tensors: Sequence[torch.Tensor], sizes: Mapping[Axis, int]
 ) -> list[int] | None:
     """Return the ranks of the outputs where sizes are changed so; None where PyTorch raises, or gives no value."""
-    shapes = [[sizes.get(size, size) for size in tensor.shape] for tensor in tensors]
+    shapes = [
+        [sizes.get((number, axis), size) for axis, size in enumerate(tensor.shape)]
+        for number, tensor in enumerate(tensors)
+    ]
     outputs = or_else([], lambda: _outputs(call, _drawn(tensors, said, shapes, 0), 0))
     return [one.dim() for one in outputs] if any(one.numel() for one in outputs) else None
 
