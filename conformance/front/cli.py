@@ -36,6 +36,10 @@ GROUPS = {
         "run": Command(
             "run case files: export, run, compare, and say who is at fault", "conformance run cases -k asinh"
         ),
+        "support": Command(
+            "say which exporter suits a model, by what was measured",
+            "conformance support torch.nn.TransformerEncoderLayer --with d_model=16 --with nhead=2",
+        ),
         "watch": Command("run what depends on a file whenever you save it", "conformance watch -k asinh"),
     },
     "explain": {
@@ -44,7 +48,7 @@ GROUPS = {
             "conformance findings reports/latest --fix all",
         ),
         "explain": Command(
-            "show all that is known of a finding or a cell, and what it depends on",
+            "show what is known of a finding or a cell, and what it depends on",
             "conformance explain 5fb81738",
         ),
         "align": Command(

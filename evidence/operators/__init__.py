@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import HEAD, ROOT, Row, core_seconds_of, process_ended
+from conformance.results.records.operator_table import EXPORTERS, FILE
 from conformance.results.records.words import Exporter
+from evidence.operators.table import Data, as_data, called_by_samples, header_of, lines_of, sample_of, shipped
 
 FOLDER = Path(__file__).parent
 PAGE = ROOT / "docs" / "evidence" / "operators.md"
@@ -29,7 +31,6 @@ OUTCOMES = (
 )  # fmt: skip
 """What may come of an operator with an exporter; the worst of its samples stands for it."""
 PROVES_NOTHING = ("Vacuous", "Hollow")
-TITLES: Mapping[Exporter, str] = {"torchscript": "TorchScript", "dynamo": "dynamo"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class OfSample:
 
 
 @functools.cache
-def study(quick: bool) -> tuple[list[OfSample], float]:
-    """Return what came of every sample, and the core-seconds of this run."""
+def study(quick: bool) -> tuple[list[OfSample], float, Data]:
+    """Return what came of every sample, the core-seconds of this run, and when and with what it measured."""
     chosen = ["-k", QUICK] if quick else []
     if (KEPT / "records.jsonl").exists() and not quick:
         chosen += ["--reuse", str(KEPT)]
@@ -58,8 +59,9 @@ def study(quick: bool) -> tuple[list[OfSample], float]:
     ]  # fmt: skip
     run = functools.partial(subprocess.run, command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
     seconds = core_seconds_of(run)
-    lines = (report / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    return outcomes([json.loads(line) for line in lines]), seconds
+    header, *records = map(json.loads, (report / "records.jsonl").read_text(encoding="utf-8").splitlines())
+    opsets = {record["exporter"]: record["opset"] for record in records}
+    return outcomes(records), seconds, header_of(header, opsets)
 
 
 def outcomes(records: Sequence[Mapping[str, Any]]) -> list[OfSample]:
@@ -72,12 +74,11 @@ def outcomes(records: Sequence[Mapping[str, Any]]) -> list[OfSample]:
 
 
 def _of_sample(case: str, exporter: Exporter, records: Sequence[Mapping[str, Any]]) -> OfSample:
-    _, _, name = case.partition("-")
-    operator, _, sample = name.rpartition("-")
+    operator, sample = sample_of(case)
     of_run = max(records, key=lambda record: (record["status"] == "failed", record["check"] == "accuracy"))
     examples = sum(record.get("examples") or 0 for record in records)
     error, reason = of_run.get("error"), of_run.get("reason")
-    return OfSample(operator, int(sample), exporter, _outcome(of_run), error, reason, examples)
+    return OfSample(operator, sample, exporter, _outcome(of_run), error, reason, examples)
 
 
 def _outcome(record: Mapping[str, Any]) -> str:
@@ -95,7 +96,7 @@ def _outcome(record: Mapping[str, Any]) -> str:
 
 def by_operator(found: Sequence[OfSample]) -> dict[Exporter, dict[str, list[OfSample]]]:
     """Return the samples of each operator by exporter and outcome, the one that decides first."""
-    grouped: dict[Exporter, dict[str, list[OfSample]]] = {exporter: defaultdict(list) for exporter in TITLES}
+    grouped: dict[Exporter, dict[str, list[OfSample]]] = {exporter: defaultdict(list) for exporter in EXPORTERS}
     order = ("wrong", "the process ends", "does not run", "not exported", "no verdict", "proves nothing", "right")
     for one in sorted(found, key=lambda one: (one.operator, order.index(one.outcome), one.sample)):
         grouped[one.exporter][one.operator].append(one)
@@ -103,7 +104,7 @@ def by_operator(found: Sequence[OfSample]) -> dict[Exporter, dict[str, list[OfSa
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    found, seconds = study(quick)
+    found, seconds, _ = study(quick)
     yield Row("core-seconds of this run, less where the store has models", f"{seconds:.0f}", f"{len(found)} exports")
     for exporter, operators in by_operator(found).items():
         counted = Counter(of_operator[0].outcome for of_operator in operators.values())
@@ -117,7 +118,7 @@ Made by `tox run -e dev -- python -m evidence operators`. Each operator of `torc
 PyTorch tests it with, as cases that `evidence/operators` declares: sizes and values vary as far as PyTorch takes them
 ([samples](../case-reference.md#samples)). TorchScript exports at opset 17, dynamo at 20; ONNX Runtime computes in
 float32. The worst of an operator's samples stands for it. *Wrong* are values, shapes or dtypes, whoever is at fault.
-[All samples as data](operators.json).
+[All samples as data](operators.json); `conformance support MODULE` says which of them a model calls.
 
 {table}
 
@@ -129,7 +130,7 @@ float32. The worst of an operator's samples stands for it. *Wrong* are values, s
 
 def write(where: str) -> None:
     """Write the page and the data; ``where`` says on what host and with which versions."""
-    found, _ = study(False)
+    found, _, header = study(False)
     grouped = by_operator(found)
     lists = []
     for exporter, operators in grouped.items():
@@ -139,16 +140,24 @@ def write(where: str) -> None:
                 for name, samples in operators.items()
                 if samples[0].outcome == outcome
             ]
-            lists.append(f"## {TITLES[exporter]}: {outcome}\n\n{', '.join(names) or 'None.'}")
+            lists.append(f"## {EXPORTERS[exporter]}: {outcome}\n\n{', '.join(names) or 'None.'}")
     table = "\n".join((HEAD, *(row.line() for row in rows(False))))
     PAGE.write_text(TEXT.format(table=table, lists="\n\n".join(lists), where=where), encoding="utf-8")
-    data: dict[str, dict[str, list[dict[str, object]]]] = defaultdict(dict)
-    for exporter, operators in grouped.items():
-        for name, samples in operators.items():
-            data[name][exporter] = [
-                {"sample": one.sample, "outcome": one.outcome, "error": one.error}
-                for one in samples
-                if one.outcome != "the process ends"  # these are counted, and not named
-            ]
-    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(data[name])}" for name in sorted(data))
-    DATA.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    write_data(found, called_by_samples(sorted(FOLDER.glob("*.yaml"))), header)
+
+
+def write_data(found: Sequence[OfSample], calls: Mapping[tuple[str, int], Sequence[str]], header: Data) -> None:
+    """Write what came of all samples, and the table of the package."""
+    data = as_data(of_samples(found), calls, header)
+    DATA.write_text(lines_of(data), encoding="utf-8")
+    FILE.write_text(lines_of(shipped(data)), encoding="utf-8")
+
+
+def of_samples(found: Sequence[OfSample]) -> dict[tuple[str, int], Data]:
+    """Return by operator and sample what came of it with each exporter."""
+    data: dict[tuple[str, int], Data] = defaultdict(dict)
+    for one in found:
+        if one.outcome != "the process ends":  # these are counted, and not named
+            said = {"outcome": one.outcome, "error": one.error}
+            data[one.operator, one.sample][one.exporter] = {key: value for key, value in said.items() if value}
+    return data

@@ -111,6 +111,15 @@ def draft_of(
 
     ``inputs`` are types that are known, and ``dims`` ranges; ``seconds`` how long types are tried.
     """
+    guesses, keywords, sizes = fitted(module, inputs, dims, seconds)
+    return tried(module, guesses, keywords, sizes, dims), sizes
+
+
+def fitted(
+    module: nn.Module, inputs: Mapping[str, str], dims: Mapping[str, str], seconds: float = SECONDS_OF_TYPES
+) -> tuple[dict[str, Guess], frozenset[str], dict[str, int]]:
+    """Return types of all inputs with which a module runs, which of them are passed by keyword, and sizes. Raises
+    Stopped where there are none, or no input has such a dim."""
     known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
     known = {name: _read_type(module, name, text) for name, text in inputs.items()}
     needed = parameters(module) if not known or _more(module, known) else iter([{}])
@@ -118,7 +127,7 @@ def draft_of(
     odd = next((name for name in dims if name not in sizes), None)
     if odd is not None:
         raise no_input(f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}")
-    return tried(module, guesses, keywords, sizes, dims), sizes
+    return guesses, keywords, sizes
 
 
 def _fitting(

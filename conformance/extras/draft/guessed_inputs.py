@@ -296,9 +296,17 @@ def made(tree: Any, sizes: Mapping[str, int]) -> object:
 
 def called(module: nn.Module, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> object:
     """Return what the module returns for inputs that are drawn at these sizes."""
+    positional, named = arguments_of(inputs, keywords, sizes)
+    return module(*positional, **named)
+
+
+def arguments_of(
+    inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]
+) -> tuple[list[object], dict[str, object]]:
+    """Return arguments of forward that are drawn at these sizes: by position, and by name."""
     arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
     positional = [arguments[name] for name in arguments if name not in keywords]
-    return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
+    return positional, {name: arguments[name] for name in arguments if name in keywords}
 
 
 def tensor(guess: Guess, sizes: Mapping[str, int]) -> Tensor:

@@ -10,13 +10,13 @@ import argparse
 import re
 import shutil
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.front.option_types import seconds
 from conformance.process.disk import DEFAULT_STORE
-from conformance.process.errors import Stopped, UserError, summarize
+from conformance.process.errors import Stopped, UserError, did_you_mean, summarize
 
 if TYPE_CHECKING:
     from conformance.process.worker.isolation import OnWait, Worker
@@ -64,6 +64,23 @@ def pairs(texts: Iterable[str], option: str, names: str = r"\w+", *, empty: bool
             raise UserError(f"{option} {text}: write NAME=VALUE")
         found[name] = value
     return found
+
+
+def outputs_of(texts: Sequence[str], formats: Sequence[str]) -> dict[str, Path | None]:
+    """Return the reports that ``--output`` asks for by their format, each with its file or None for one that is
+    printed."""
+    outputs: dict[str, Path | None] = {}
+    for text in texts:
+        name, separator, file = text.partition("=")
+        if name not in formats:
+            raise UserError(f"--output {text}: there is no format '{name}'{did_you_mean(name, formats)}")
+        if name in outputs or (separator and not file):
+            *words, last = (*formats, *(f"{one}=FILE" for one in formats))
+            raise UserError(f"--output {text}: write {', '.join(words)} or {last}, each once")
+        outputs[name] = Path(file) if file else None
+    if [*outputs.values()].count(None) > 1:
+        raise UserError("--output: only one report can be printed; write the other into a file, as junit=FILE")
+    return outputs
 
 
 def ask(worker: Worker, question: Callable[..., object], *arguments: object, on_wait: OnWait | None = None) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance.front import option_types
-from conformance.front.commands import TIMEOUT, add_store, ask, blocks
+from conformance.front.commands import TIMEOUT, add_store, ask, blocks, outputs_of
 from conformance.front.commands.check_lines import (
     TO_CORRECT,
     describe_model,
@@ -32,7 +32,7 @@ from conformance.front.commands.file_cases import (
     recorded_key,
 )
 from conformance.front.commands.progress_lines import ProgressLines
-from conformance.process.errors import UserError, did_you_mean
+from conformance.process.errors import UserError
 from conformance.results.records.sanitize import tell
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def run(given: argparse.Namespace) -> int:
 
     Raises UserError for options that cannot be used, and where the only file cannot be checked.
     """
-    outputs = _outputs(given.output)
+    outputs = outputs_of(given.output, _FORMATS)
     stream = sys.stderr if None in outputs.values() else None
 
     def say(line: object) -> None:
@@ -144,21 +144,6 @@ def _other(given: argparse.Namespace) -> Path | None:
     several = given.each or len(given.paths) != 2 or any(path.is_dir() for path in given.paths)
     second = given.paths[-1]
     return None if several or not all(path.exists() for path in given.paths) else second
-
-
-def _outputs(texts: Sequence[str]) -> dict[str, Path | None]:
-    """Return the reports that are asked for by their format, each with its file or None for one that is printed."""
-    outputs: dict[str, Path | None] = {}
-    for text in texts:
-        name, separator, file = text.partition("=")
-        if name not in _FORMATS:
-            raise UserError(f"--output {text}: there is no format '{name}'{did_you_mean(name, _FORMATS)}")
-        if name in outputs or (separator and not file):
-            raise UserError(f"--output {text}: write json, junit, json=FILE or junit=FILE, each once")
-        outputs[name] = Path(file) if file else None
-    if [*outputs.values()].count(None) > 1:
-        raise UserError("--output: only one report can be printed; write the other into a file, as junit=FILE")
-    return outputs
 
 
 # ---- running -------------------------------------------------------------------------------------------------

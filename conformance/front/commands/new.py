@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from conformance import HOME
 from conformance.front.commands import TIMEOUT, ask, outcomes, pairs
+from conformance.front.commands.module_names import locate_module, plain_value
 from conformance.process.errors import CaseFileError, UserError, display_path, require_torch, shown
 from conformance.results.records.sanitize import command_line, one_line, tell
 
@@ -119,7 +120,7 @@ def _check_name(name: str) -> None:
         near = re.sub(r"\W", "_", name)
         hint = f"; as in {near}" if CASE_NAME.fullmatch(near) else ""
         raise UserError(f"{shown(name)} is not a case name: a letter or _, then letters, digits and _{hint}")
-    if name == "defaults" or _plain(name, name) != name:
+    if name == "defaults" or plain_value(name, name) != name:
         raise UserError(f"{shown(name)} is not a case name: it means something else in a case file; as in {name}_")
     if len(name.encode()) > NAME:
         raise UserError(f"{shown(name)} is not a case name: it is longer than {NAME} bytes")
@@ -138,59 +139,21 @@ def _typed(given: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _place(given: argparse.Namespace) -> Path:
-    """The folder of the case: beside the file of a module that is given by a path, as ``./audio.py:Net``, which
-    becomes a name that a case may have. Raises UserError for no such file, and for another folder."""
-    path, _, inside = (given.module or "").rpartition(":")
-    if not path.endswith(".py"):
-        if (given.module or "").endswith(".py") or "/" in (given.module or ""):
-            raise UserError(f"--from {given.module}: name a class or a function in the file, as ./audio.py:Net")
-        given.module = given.module and given.module.replace(":", ".")
+    """Return the folder of the case: beside the file of a module that is given by a path, which becomes a name that a
+    case may have. Raises UserError for no such file, and for another folder."""
+    if given.module is None:
         return given.folder or Path("cases")
-    file = Path(path)
-    if not file.is_file():
-        raise UserError(f"--from {given.module}: there is no file {display_path(file)}")
-    if given.folder is not None and given.folder.resolve() != file.parent.resolve():
-        raise UserError(f"--from {given.module}: the case has to lie beside it: --folder {display_path(file.parent)}")
-    given.module = f"{_module_of(file)}.{inside}"
-    return file.parent
-
-
-def _module_of(file: Path) -> str:
-    """Return the name of the module in a file: as a part of its package, where the file lies in one, so that its
-    relative imports work. Raises UserError for a file that has no such name."""
-    from conformance.case.files.python import package_above
-
-    if not file.stem.isidentifier():
-        raise UserError(f"{display_path(file)} is no module that Python imports by its name: rename the file")
-    package = package_above(file.parent.resolve())
-    inside = () if package is None else file.resolve().relative_to(package.parent).with_suffix("").parts
-    words = [word for word in inside if word != "__init__"]
-    return ".".join(words) if words and all(map(str.isidentifier, words)) else file.stem
+    folder, name = locate_module(given.module, "--from ")
+    if folder is not None and given.folder is not None and given.folder.resolve() != folder.resolve():
+        raise UserError(f"--from {given.module}: the case has to lie beside it: --folder {display_path(folder)}")
+    given.module = name
+    return folder or given.folder or Path("cases")
 
 
 def _absent(files: list[Path]) -> None:
     for file in files:
         if file.exists():
             raise UserError(f"{display_path(file)} is there already; choose another name")
-
-
-def _plain(name: str, text: str) -> object:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        value = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError):  # a date that there is not
-        raise UserError(f"--with {name}={text}: the value is no YAML") from None
-    if not _is_plain(value):
-        raise UserError(f"--with {name}={text}: no case can say such a value; put a text into quotes: '\"{text}\"'")
-    return value
-
-
-def _is_plain(value: object) -> bool:
-    """Return whether a value is of the types that a case file has, which knows no dates and no sets."""
-    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-    return isinstance(value, (type(None), bool, int, float, str, list, dict)) and all(map(_is_plain, inside))
 
 
 # ---- of a module ---------------------------------------------------------------------------------------------
@@ -275,7 +238,7 @@ def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str
 def _request(given: argparse.Namespace, case: Path, typed: tuple[str, ...], worker: Worker) -> Request:
     from conformance.extras.draft.drafting import Request, configuration
 
-    made = {name: _plain(name, text) for name, text in pairs(given.given, "--with").items()}
+    made = {name: plain_value(name, text) for name, text in pairs(given.given, "--with").items()}
     if given.config is not None:
         file = case.with_suffix(".json")
         of = ask(worker, configuration, case.parent.absolute(), given.module)

@@ -8,7 +8,7 @@ the defect by itself. All of it is only said: no verdict and no blame depends on
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -109,6 +109,15 @@ def by_package(environment: Environment | None = None) -> Mapping[str, list[str]
         if version is not None:
             found.setdefault(f"{one.package} {version}", []).append(one.name.removeprefix("findings/"))
     return found
+
+
+def of_operators(names: Collection[str], who: Collection[str] | None = None) -> Iterator[tuple[Known, str]]:
+    """Yield what is known of some operators in installed versions, each with the version of its package; ``who``
+    limits it to these runtimes and exporters."""
+    for one in table():
+        version = one.version_in(_here()) if one.operators & {*names} else None
+        if version is not None and (who is None or one.who & {*who}):
+            yield one, version
 
 
 def _suspects(record: Record) -> set[str]:
