@@ -10,7 +10,9 @@ import pytest
 from conformance.process.errors import UserError
 from conformance.results.records.death import ENDED
 from conformance.results.records.operator_table import FILE, read_table
-from evidence.operators import DATA, by_operator, of_samples, outcomes
+from conformance.results.records.run_file import LINES
+from evidence import operators
+from evidence.operators import DATA, by_operator, of_samples, outcomes, ulp, wrong_table
 from evidence.operators.table import as_data, lines_of, shipped
 
 
@@ -49,6 +51,90 @@ def test_the_worst_sample_stands_for_its_operator() -> None:
     [samples] = by_operator(outcomes([record("accuracy"), wrong]))["dynamo"].values()
 
     assert [one.outcome for one in samples] == ["wrong", "right"]
+
+
+WRONG = {"status": "failed", "stage": "compare", "error": "WrongValue", "unexplained": False}
+
+
+@pytest.mark.parametrize(
+    ("said", "fault", "place"),
+    [
+        ({"fault": "exporter", "operator": {"operator": "aten.any"}}, "exporter", "aten.any"),
+        (
+            {"fault": "exporter", "operator": {"operator": "aten.elu", "within": "aten.where"}},
+            "exporter",
+            "aten.where",
+        ),
+        ({"fault": "runtime", "parts_at": {"operator": "Elu"}}, "runtime", "Elu"),
+        ({"fault": "runtime", "optimizer": {"passes": ["One", "Two"]}}, "runtime", "One, Two"),
+        ({"fault": "reference"}, "PyTorch", None),
+        ({"fault": None, "parts_at": {"operator": "Exp"}}, "open", "Exp"),
+        ({"fault": None, "unexplained": True}, None, None),
+    ],
+)
+def test_a_wrong_operator_is_somebodys(said: dict[str, Any], fault: str | None, place: str | None) -> None:
+    worst = {"got": 1.0, "wanted": 1.0 + 2**-22, "ratio": 2.5}
+
+    [one] = outcomes([record("accuracy", **{**WRONG, "worst": worst, **said})])
+
+    assert (one.outcome, one.fault, one.place, one.ratio, one.ulp) == ("wrong", fault, place, 2.5, 2)
+
+
+def test_what_is_not_wrong_is_nobodys() -> None:
+    vacuous = {**WRONG, "error": "Vacuous", "fault": "case"}
+
+    assert [one.fault for one in outcomes([record("accuracy"), record("accuracy", case="t-sin-0", **vacuous)])] == [
+        None, None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "steps"),
+    [
+        (0.0, -0.0, 0), (1.0, 1.0, 0), (-(2.0**-149), 2.0**-149, 2), (1.0, -1.0, 2 * 0x3F800000),
+        ("nan", 1.0, None), (True, 1.0, None), (None, None, None),
+    ],
+)  # fmt: skip
+def test_an_error_is_counted_in_units_in_the_last_place(got: object, wanted: object, steps: int | None) -> None:
+    assert ulp(got, wanted) == steps
+
+
+def test_the_page_lists_what_is_wrong_by_fault_with_the_worst_sample_of_each() -> None:
+    small, large = ({**WRONG, "fault": "runtime", "worst": {"ratio": ratio}} for ratio in (2.0, "inf"))
+    records = [
+        record("accuracy", **small), record("accuracy", case="tensors-fft.rfft-4", **large),
+        record("accuracy", case="tensors-any-0", **{**WRONG, "fault": "exporter"}),
+        record("accuracy", case="tensors-sin-0"),
+    ]  # fmt: skip
+
+    _, _, *lines = wrong_table(by_operator(outcomes(records))["dynamo"]).splitlines()
+
+    assert lines == [
+        "| exporter | `any` | WrongValue |  |  |  |",
+        "| runtime | `fft.rfft` | WrongValue |  | inf |  |",
+    ]
+
+
+def test_wrong_cells_are_asked_about_once_and_again_with_other_code(tmp_path: Any, monkeypatch: Any) -> None:
+    asked: list[list[str]] = []
+
+    def run(report: Any, *arguments: str) -> float:
+        cells = [word.partition("::test_")[2] for word in arguments if "::" in word]
+        asked.append(cells)
+        report.mkdir(parents=True)
+        told = [record("accuracy", id=cell, **{**WRONG, "unexplained": cell == "late"}) for cell in cells]
+        (report / LINES).write_text("".join(f"{json.dumps(line)}\n" for line in (header, *told)), encoding="utf-8")
+        return 1.0
+
+    monkeypatch.setattr(operators, "_run", run)
+    header = {"environment": {"code": "a", "versions": {}}}
+    records = [record("accuracy", id=name, **WRONG) for name in ("early", "late")] + [record("accuracy", id="right")]
+    for _ in range(2):
+        known, _, _ = operators._explained(header, records, tmp_path)
+        assert list(known) == ["early"]
+    header = {"environment": {"code": "b", "versions": {}}}
+    operators._explained(header, records, tmp_path)
+    assert asked == [["early", "late"], ["late"], ["early", "late"]]
 
 
 def table_of(calls: dict[tuple[str, int], list[str]], **by_sample: str) -> dict[str, Any]:
