@@ -10,7 +10,8 @@ import pytest
 from conformance.case.files.case_file import load
 from conformance.case.plan.catalogue import plan
 from conformance.front.cli import main
-from conformance.front.commands.findings.expect import entries, inserted
+from conformance.front.commands.findings.fails_entries import entries
+from conformance.front.commands.findings.fails_text import inserted
 from conformance.process.errors import CaseFileError
 from conformance.results.records.finding_block import describe, lines
 from conformance.results.records.findings import findings, key_of, since

@@ -51,12 +51,14 @@ def declared(cell: Cell) -> list[Fails]:
     A failure that names no precision and shows only when the model runs is about fp32: in a converted model it may be
     smaller than what the precision costs.
     """
-    return [
-        entry
-        for entry in cell.case.says.fails
-        if matches(entry.when, cell)
-        and (not cell.converted or entry.when.precision is not None or entry.stage in _BEFORE_CONVERSION)
-    ]
+    return [entry for entry in cell.case.says.fails if covers(entry, cell)]
+
+
+def covers(entry: Fails, cell: Cell) -> bool:
+    """Return whether a declared failure is about this cell, or about some of its draws, on whatever host."""
+    return matches(entry.when, cell) and (
+        not cell.converted or entry.when.precision is not None or entry.stage in _BEFORE_CONVERSION
+    )
 
 
 def on_host(entries: Iterable[Fails], instructions: Collection[str]) -> list[Fails]:

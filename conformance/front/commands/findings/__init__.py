@@ -25,8 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to a file")
     parser.add_argument(
         "--expect", action="append", default=[], metavar="ID",
-        help="write entries of `fails` for this finding (repeatable; `all` for all) into its case files; they are "
-        "refused until their `because` is filled in",
+        help="write entries of `fails` for this finding (repeatable; `all` for all) into its case files, which are "
+        "refused until their `because` is filled in; what no longer happens is taken out, and what fails otherwise "
+        "changed",
     )  # fmt: skip
     parser.add_argument(
         "--fix", action="append", default=[], metavar="ID",
