@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
-from conformance.front.plugin import declared_options
+from conformance.front.plugin import declared_options, hookspecs
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     config: Any = pluginmanager.get_plugin("pytestconfig")
     own_suite = declared_options.names_suite(config.invocation_params.args)
     declared_options.add(parser, short=own_suite and not entry_points(group="pytest11", name=__name__))
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 @pytest.hookimpl(tryfirst=True)

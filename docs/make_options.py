@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from conformance.front.cli import GROUPS
 from conformance.front.plugin import declared_options as of_suite
+from conformance.front.plugin import hookspecs
 
 INTRO = """# Options
 
@@ -65,7 +67,7 @@ def options() -> str:
     """The page."""
     of_pytest = _PytestParser()
     of_suite.add(of_pytest, short=True)  # type: ignore[arg-type]
-    parts = [INTRO, *_table(of_pytest.parser._actions)]
+    parts = [INTRO, *_table(of_pytest.parser._actions), "", "### Hooks", "", *_hooks()]
     for title, group in GROUPS.items():
         parts += ["", f"## {title.capitalize()}"]
         for name, (about, example) in group.items():
@@ -74,6 +76,15 @@ def options() -> str:
             parts += ["", f"### conformance {name}", "", f"{about[0].upper()}{about[1:]}.", "", f"    {example}"]
             parts += _table(parser._actions)
     return "\n".join([*parts, "", OUTRO])
+
+
+def _hooks() -> Iterator[str]:
+    """Yield the hooks of other plugins, as they say it of themselves."""
+    yield from (inspect.getdoc(hookspecs) or "", "", "```python")
+    written = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("pytest_")}
+    yield from (f"def {name}{inspect.signature(hook)}: ...".replace("'", "") for name, hook in written.items())
+    yield from ("```", "", "| hook | |", "|---|---|")
+    yield from (f"| `{name}` | {' '.join((hook.__doc__ or '').split())} |" for name, hook in written.items())
 
 
 def _table(actions: Iterable[argparse.Action]) -> Iterator[str]:

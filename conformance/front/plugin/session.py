@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,14 @@ from conformance.front.plugin.gating import Gating
 from conformance.front.plugin.pooled import Pooled
 from conformance.front.plugin.session_parts import Parts, end_with_run
 from conformance.front.plugin.session_store import StoreHooks
+from conformance.front.plugin.telling import OtherPlugins
 from conformance.front.plugin.usage import refusing
 from conformance.front.plugin.writing import Writing
 from conformance.process.errors import has_torch
 
 if TYPE_CHECKING:
     from conformance.process.worker.isolation import Worker
+    from conformance.results.records.findings import Finding
 
 
 class SessionParts(Parts):
@@ -42,6 +45,7 @@ class SessionParts(Parts):
         self.gating = Gating(self.options)
         self.keeping = StoreHooks(self.options)
         self.explaining = Explaining(self, self.writing, self.workers)
+        self.others = OtherPlugins(config)
         self.mixed_up = False
         """Whether a test came with the record of another cell."""
 
@@ -59,6 +63,7 @@ class SessionParts(Parts):
                 self._refuse_without_torch(ids)
             self.keeping.begin()
             self.writing.begin()
+            self.others.tell("pytest_conformance_cells", cells=lambda: [*filter(None, map(self.planning.named, ids))])
 
     def _refuse_without_torch(self, ids: Sequence[str]) -> None:
         from conformance.case.plan.catalogue import refuse_without_torch
@@ -80,13 +85,21 @@ class SessionParts(Parts):
         records = self.writing.records
         if self.gating.asked_for and records:
             self.gating.compare()
+        if self.has_cells:
+            self.others.tell("pytest_conformance_findings", findings=self._findings)
         if exitstatus != pytest.ExitCode.OK or not self.has_cells:
             return exitstatus
-        if self.mixed_up or self.writing.trouble is not None or self.writing.unmet() or self.gating.regressions:
+        failed = self.mixed_up or bool(self.others.mistakes())
+        if failed or self.writing.trouble is not None or self.writing.unmet() or self.gating.regressions:
             return pytest.ExitCode.TESTS_FAILED
         if self.writing.all_skipped() and not (records == [] and self.planning.may_be_empty()):
             return pytest.ExitCode.NO_TESTS_COLLECTED
         return exitstatus
+
+    def _findings(self) -> list[Finding]:
+        from conformance.results.records.findings import findings
+
+        return findings(copy.deepcopy([*self.explaining.red.values()]))
 
     def workers(self, most: int) -> list[Worker]:
         """Return workers that do nothing, up to so many: those that ran the cells where there are any yet."""

@@ -5,6 +5,7 @@ Records of finished cells arrive in its process, not in xdist's workers.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,6 +54,7 @@ class Terminal:
             record = self._session.writing.add(plain)
             if record.status in RED:
                 self._session.explaining.add(record, report)
+            self._session.others.tell("pytest_conformance_verdict", record=lambda: copy.deepcopy(record))
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
             vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
         self._session.properties(report)
@@ -69,6 +71,8 @@ class Terminal:
         if session.has_cells:
             for line in session.planning.lines():
                 write(line)
+        for line in session.others.mistakes():
+            write(line, red=True)
         if not records:
             return
         terminalreporter.section("conformance")
