@@ -28,16 +28,23 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Write short names of options in full: registered, they could meet options of the user's ``conftest.py``."""
+    """Write short names of options in full: registered, they could meet options of the user's ``conftest.py``. Those
+    of ``pyproject.toml`` go before, so that the command line has the last word."""
     if declared_options.names_suite(args):
+        from conformance.front import standing_options
         from conformance.process.errors import UserError
         from conformance.process.worker.reserved import unhide
 
+        args[:] = declared_options.rename(args)
+        given = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
+        paths = ["--conformance-cases"] if given.conformance_run and len(given.file_or_dir) > 1 else []
         try:
             unhide()
+            here, prefix = early_config.invocation_params.dir, declared_options.PREFIX
+            words = standing_options.options(here, [*args, *paths], prefix)
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
-        args[:] = declared_options.rename(args)
+        args[:0] = early_config.option.conformance_standing = words
         early_config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
 
 

@@ -25,8 +25,21 @@ pytest's own options work as everywhere: `-k` and `-m` select, `-x` stops at the
 time (`--cell-workers`), those of one module in one process, and tests end in the order in which their cells do. With
 `-n` of pytest-xdist each of its processes runs cells, one at a time, as `--dist` says. Ids of tests read
 `test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]`; `-k` also finds a cell by its own id and by the tags of its
-case, and `-m latency` keeps the budgets of time alone. Exit codes are pytest's. What is given on every command line
-stands in pytest's own settings: `addopts = "--conformance-runtime openvino"`."""
+case, and `-m latency` keeps the budgets of time alone. Exit codes are pytest's.
+
+What would be given on every command line stands in `pyproject.toml`, here or in a folder above, where paths are those
+of that folder. Any other option, also of pytest's `addopts`, goes before; paths of cases take the place of `cases`.
+
+```toml
+[tool.conformance]
+cases = ["cases", "models/cases"]
+runtime = ["onnxruntime", "openvino"]
+baseline = "reports/baseline.jsonl"
+budget = "60s"
+require-provider = true
+```
+
+`conformance check` and `watch` take what they know of it, and other commands `store`."""
 
 OUTRO = """## Exit codes
 

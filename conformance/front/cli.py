@@ -11,6 +11,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from conformance import __version__
@@ -152,25 +153,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if words[:1] == ["run"] and not {"-h", "--help"} & {*words}:
         return int(_module("run").start(words[1:]))  # pytest reads its options itself
-    given = known.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text of a run may have what the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
+        given = known.parse_args([*words[:1], *_standing(words), *words[1:]])
         code: int = _module(given.command).run(given)
     except (UserError, OSError) as error:
-        print(block(f"conformance {given.command}: {_sentence(error)}"), file=sys.stderr)
+        print(block(f"conformance {words[0]}: {_sentence(error)}"), file=sys.stderr)
         return 2
     except Exception as error:  # a mistake of ours; its traceback is printed
         if lacks_memory(error):
             why = limit_of_shell() or "this host has no memory left: end other processes, or try smaller sizes"
-            print(f"conformance {given.command}: {why}", file=sys.stderr)
+            print(f"conformance {words[0]}: {why}", file=sys.stderr)
             return 2
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
         text = "this is a mistake in the harness; please report it with the lines above"
-        print(f"conformance {given.command}: {text}", file=sys.stderr)
+        print(f"conformance {words[0]}: {text}", file=sys.stderr)
         return 3
     return code
+
+
+_STORE = "align", "clean", "doctor", "explain", "findings", "mutants", "pack", "sensitivity", "versions"
+_STANDING = {
+    **dict.fromkeys(_STORE, ("store",)),
+    "check": ("runtime", "precision", "examples", "budget", "store"),
+    "watch": ("exporter", "opset", "runtime", "precision", "examples", "store", "store-limit", "cell-timeout"),
+}
+"""The options of a run that a command has with the same meaning, and takes from ``pyproject.toml`` too; ``replay``
+runs where Python may be too old to read that."""
+
+
+def _standing(words: Sequence[str]) -> list[str]:
+    taken = _STANDING.get(words[0])
+    if taken is None:
+        return []
+    said: list[str] = importlib.import_module("conformance.front.standing_options").options(
+        Path.cwd(), words, taken=taken
+    )
+    return said
 
 
 def _sentence(error: UserError | OSError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from conformance import HOME
 from conformance.front import option_types
@@ -21,8 +21,8 @@ MOST_WORKERS = 4
 """Workers that a run has unless it says how many: each takes memory for its modules and models."""
 PREFIX = "--conformance-"
 """The beginning of every option, since the plugin is there in every project of its environment."""
-NAMES: set[str] = set()
-"""The options' short names."""
+NAMES: dict[str, dict[str, Any]] = {}
+"""The options by their short names, as argparse is told of each."""
 _SUITE = "conformance"
 _TAKES_VALUE = frozenset({"-k", "-m", "-p", "-o", "-c", "-n", "-r", "-W"})
 """Options of pytest whose value follows, so that it is no path."""
@@ -182,7 +182,7 @@ class _OptionGroup:
         self._short = short
 
     def add(self, name: str, **settings: object) -> None:
-        NAMES.add(name)
+        NAMES[name] = settings
         short = [f"--{name}"] if self._short else []
         self._group.addoption(*short, f"{PREFIX}{name}", dest=f"conformance_{name.replace('-', '_')}", **settings)
 
@@ -197,10 +197,15 @@ class _Nowhere:
         pass
 
 
+def by_name() -> dict[str, dict[str, Any]]:
+    """Return all options by their short names, as ``runtime``, with what argparse is told of each."""
+    add(cast("pytest.Parser", _Nowhere()))
+    return NAMES
+
+
 def short_names() -> set[str]:
     """Return the short names of all options, as ``--runtime``."""
-    add(cast("pytest.Parser", _Nowhere()))
-    return {f"--{name}" for name in NAMES}
+    return {f"--{name}" for name in by_name()}
 
 
 def names_suite(arguments: Sequence[str]) -> bool:

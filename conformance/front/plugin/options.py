@@ -246,8 +246,9 @@ class Options:
         return {**of_run, **found}
 
     def flags(self) -> list[str]:
-        """The arguments of the command, of PYTEST_ADDOPTS and of pytest's settings, all of which may select cells."""
-        standing = [*self.config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+        """The arguments of the command, of PYTEST_ADDOPTS and of settings, all of which may select cells."""
+        standing = [*self.config.getoption("conformance_standing", ()), *self.config.getini("addopts")]
+        standing += shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
         return [*standing, *(str(argument) for argument in self.config.invocation_params.args)]
 
 

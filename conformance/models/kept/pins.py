@@ -19,6 +19,7 @@ _BESIDE = ("constraints", "requirements")
 _TABLES = (
     ("project", "dependencies"), ("project", "optional-dependencies"), ("dependency-groups",),
     ("tool", "poetry", "dependencies"), ("tool", "poetry", "group"), ("tool", "uv"), ("tool", "pytest"),
+    ("tool", "conformance"),
 )  # fmt: skip
 """The tables of a pyproject.toml that may change what cells run with."""
 

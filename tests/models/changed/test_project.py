@@ -20,6 +20,7 @@ addopts = "-q"
     ("pyproject.toml", PROJECT, ('"-q"', '"--examples=1"'), "pyproject.toml: tool.pytest changed"),
     ("pyproject.toml", PROJECT, ('"words"', '"others"'), None),
     ("pyproject.toml", "dependency-groups.a = ['b==1']", ("1", "2"), "pyproject.toml: dependency-groups changed"),
+    ("pyproject.toml", "tool.conformance.opset = 17", ("17", "18"), "pyproject.toml: tool.conformance changed"),
     ("requirements-gpu.txt", "torch>=2.1\n", (">=2.1", ">=2.2"), "requirements-gpu.txt: torch >=2.1 -> >=2.2"),
     ("requirements.txt", "torch==2.15.0  # why\n", ("# why", "# because"), None),
     ("uv.lock", "torch 1\n", ("1", "2"), "uv.lock changed"),
