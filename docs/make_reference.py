@@ -114,7 +114,7 @@ def _type(annotation: Any) -> str:
     if annotation is None or annotation is type(None):
         return ""
     if origin is Literal:
-        return " or ".join(f"`{word}`" for word in arguments)
+        return " or ".join(f"`{str(word).lower() if isinstance(word, bool) else word}`" for word in arguments)
     if origin is list:
         return f"list of {_type(arguments[0])}"
     if origin is dict:

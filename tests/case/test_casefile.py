@@ -42,6 +42,8 @@ def only(folder, more):
     ("\nfails:\n  - {stage: run, because: x, when: {at: {m: 3}}}\n", 7, 38, "there is no dim 'm'"),
     ("\nfails: {stage: run}\n", 6, 3, "fails has to be a list, not a mapping"),
     ("\nspecials: maybe\n", 6, 3, "say true, false or a list of inputs, not 'maybe'"),
+    ("\nexport: {dynamo: {opsets: [18], simplify: onnxslm}}\n", 6, 35,
+     "simplify has to be true, false, 'onnxsim' or 'onnxslim', not 'onnxslm'"),
     ("\nseed: x\n", 6, 3, "seed has to be an integer, not 'x'"),
     ("\nmodule: a.B\n", 1, 1, "one of them"), ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
 ])  # fmt: skip

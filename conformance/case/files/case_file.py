@@ -211,7 +211,7 @@ def _explain(error: ValidationError, document: Document, case: Place) -> Iterato
 
 _PLAIN = (
     ("Input should", "has to"), ("a valid dictionary", "a mapping"), ("a valid string", "text"),
-    ("a valid integer", "an integer"), ("a valid ", "a "),
+    ("a valid integer", "an integer"), ("a valid ", "a "), ("True, False", "true, false"),
 )  # fmt: skip
 """pydantic's words, in which a case's input would be meant, and those of a case file."""
 

@@ -49,8 +49,14 @@ class ExportTo(Says):
     """Dims that are fixed at the traced size instead of exported as symbolic."""
     functions: Listed[DottedName] = []
     """onnxscript functions that go into the model as ONNX local functions, for a custom domain."""
-    simplify: bool = False
-    """Pass the model through onnxsim; what is checked and run is the simplified model."""
+    simplify: Literal[True, False, "onnxsim", "onnxslim"] = False
+    """Pass the model through onnxsim, or onnxslim where it is named; what is checked and run is the simplified
+    model."""
+
+    @property
+    def simplifier(self) -> str:
+        """Return the package that the model goes through, or an empty text."""
+        return "onnxsim" if self.simplify is True else self.simplify or ""
 
     def own_code(self) -> dict[str, str]:
         """Return the functions of the case's own in the export, by operator or name."""

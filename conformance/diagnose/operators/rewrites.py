@@ -1,5 +1,5 @@
 """Find the exporter's own pass that makes a right graph wrong: a rule or a pass of dynamo's optimizer (onnxscript),
-or what onnxsim does after it.
+or what onnxsim or onnxslim does after it.
 
 The model is exported again with passes left out, as ``diagnose.nodes.guilty_pass`` loads a model with passes of ONNX
 Runtime switched off: those without which the model is right are named.
@@ -23,7 +23,8 @@ from conformance.process.errors import noting
 
 SECONDS = 30.0
 """How long passes are left out and tried."""
-SIMPLIFIER = "onnxsim"
+SIMPLIFIERS = {"onnxsim": "simplify", "onnxslim": "slim"}
+"""The packages that simplify models, with the function that does so."""
 _NEEDED = {"PassManager", "Sequential", "RewritePass", "InlinePass", "RemoveUnusedNodesPass"}
 """Passes that consist of others, or without which others do not work."""
 
@@ -94,15 +95,16 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
             fires(name)
         return done
 
-    def simplified(original: Any, model: object, *arguments: object, **options: object) -> object:
-        if SIMPLIFIER in skipped:
-            return model, True
-        fires(SIMPLIFIER)
+    def simplified(name: str, original: Any, model: object, *arguments: object, **options: object) -> object:
+        if name in skipped:
+            return (model, True) if name == "onnxsim" else model
+        fires(name)
         return original(model, *arguments, **options)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(wrapped(rule, "try_rewrite", rewritten))
         stack.enter_context(wrapped(base, "__call__", passed))
-        if SIMPLIFIER in sys.modules:
-            stack.enter_context(wrapped(sys.modules[SIMPLIFIER], "simplify", simplified))
+        for name in SIMPLIFIERS.keys() & sys.modules.keys():
+            around = functools.partial(simplified, name)
+            stack.enter_context(wrapped(sys.modules[name], SIMPLIFIERS[name], around))
         yield

@@ -48,7 +48,7 @@ class SeenByTorchScript:
         self.python: list[tuple[str, list[str]]] = []
         """The calls of an ``autograd.Function`` that makes nodes by itself: its name, and those of its outputs."""
         self.raw: ModelProto | None = None
-        """The model before onnxsim, where the case has it simplified."""
+        """The model before onnxsim or onnxslim, where the case has it simplified."""
         self.stopped: Operator | None = None
         """The call at which the exporter has stopped."""
 
@@ -103,9 +103,9 @@ def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator
         seen.ties.update(_collected(graph))
         return result
 
-    def simplified(original: Original, model: ModelProto) -> object:
+    def simplified(original: Original, model: ModelProto, by: str) -> object:
         seen.raw = model
-        return original(model)
+        return original(model, by)
 
     with (
         wrapped(exporters, "_simplify", simplified),

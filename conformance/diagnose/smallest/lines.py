@@ -29,8 +29,8 @@ class Exporting:
     """Functions of no arguments that register a symbolic themselves, by its operator."""
     defines: Sequence[str] = ()
     """The modules that the case's own module is made of, which may define operators of their own."""
-    simplify: bool = False
-    """Whether the model goes through onnxsim."""
+    simplifier: str = ""
+    """The package that the model goes through, or an empty text."""
 
     @classmethod
     def of(
@@ -40,12 +40,12 @@ class Exporting:
         if isinstance(target, Dynamo):
             for name in ("keep_initializers_as_inputs", "export_params"):  # which count where a model is saved
                 options.pop(name, None)
-            return cls(exporter, opset, options, dict(target.translations), {}, defines, target.simplify)
+            return cls(exporter, opset, options, dict(target.translations), {}, defines, target.simplifier)
         if mode == "train":
             options.setdefault("training", "preserve")
         symbolics = {name: symbolic.function for name, symbolic in target.symbolics.items()}
         registrars = {name: symbolic.function for name, symbolic in target.registers.items()}
-        return cls(exporter, opset, options, symbolics, registrars, defines, target.simplify)
+        return cls(exporter, opset, options, symbolics, registrars, defines, target.simplifier)
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
         arguments = ", ".join(f"{key}={value}" for key, value in said.items())
         yield f"torch.onnx.export(small, inputs, buffer, dynamo=False, {arguments})"
         yield "model = buffer.getvalue()"
-        yield from _SIMPLIFYING if how.simplify else ()
+        yield from _SIMPLIFYING[how.simplifier]
         return
     if own:
         table = ", ".join(f"{overload(name)}: {how.symbolics[name]}" for name in own)
@@ -187,7 +187,7 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
     arguments = ", ".join(f"{key}={value}" for key, value in said.items())
     yield f"program = torch.onnx.export(small, inputs, dynamo=True, verbose=False, {arguments})"
     yield "model = program.model_proto.SerializeToString()"
-    yield from _SIMPLIFYING if how.simplify else ()
+    yield from _SIMPLIFYING[how.simplifier]
 
 
 def _open_axes(function: Function, name: str) -> list[int]:
@@ -204,7 +204,12 @@ def overload(name: str) -> str:
     return f"torch.ops.{namespace}.{operator}.{which or 'default'}"
 
 
-_SIMPLIFYING = ("model = onnxsim.simplify(onnx.load_from_string(model))[0].SerializeToString()",)
+_SIMPLIFYING = {
+    "": (),
+    "onnxsim": ("model = onnxsim.simplify(onnx.load_from_string(model))[0].SerializeToString()",),
+    "onnxslim": ("model = onnxslim.slim(onnx.load_from_string(model)).SerializeToString()",),
+}
+"""The lines of a script for each package that simplifies models."""
 
 
 def modules_of(function: Function, how: Exporting) -> list[str]:

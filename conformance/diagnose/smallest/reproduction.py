@@ -37,8 +37,8 @@ LIVES = "the defect lives"
 _IMPORTS = {
     "io": "import io", "math": "import math", "operator": "import operator", "sys": "import sys",
     "Path": "from pathlib import Path", "np": "import numpy as np", "onnx": "import onnx",
-    "onnxsim": "import onnxsim", "ort": "import onnxruntime as ort", "ov": "import openvino as ov",
-    "torch": "import torch",
+    "onnxsim": "import onnxsim", "onnxslim": "import onnxslim", "ort": "import onnxruntime as ort",
+    "ov": "import openvino as ov", "torch": "import torch",
     "ReferenceEvaluator": "from onnx.reference import ReferenceEvaluator",
 }  # fmt: skip
 

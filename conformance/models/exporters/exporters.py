@@ -4,7 +4,9 @@ are left open."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import importlib
 import io
 import tempfile
 import traceback
@@ -26,7 +28,7 @@ from conformance.models.reference import float64_model
 from conformance.models.reference.reference import Reference
 from conformance.process.arrays import Array
 from conformance.process.disk.onnx_models import Written, serialized
-from conformance.process.errors import Stopped, causes, noting
+from conformance.process.errors import Stopped, Unavailable, causes, noting
 from conformance.results.records.sanitize import one_line
 from conformance.results.records.words import Exporter
 from conformance.runtimes.onnxgraph.mapped import MappedModel
@@ -84,7 +86,7 @@ def export(
             model = _dynamo(reference, target, opset, inputs)
     model = _add_functions(reference, target, opset, model)
     if target.simplify:
-        model = _simplify(model)
+        model = _simplify(model, target.simplifier)
     return Exported(model, usage)
 
 
@@ -288,13 +290,19 @@ def _add_functions(reference: Reference, target: ExportTo, opset: int, model: Mo
     return model
 
 
-def _simplify(model: ModelProto) -> ModelProto:
-    import onnxsim
-
-    simplified, ok = onnxsim.simplify(model)
+def _simplify(model: ModelProto, by: str) -> ModelProto:
+    """Return what onnxsim or onnxslim makes of a model, which stays as it is."""
+    try:
+        simplifier: Any = importlib.import_module(by)
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"simplify needs the package {error.name}, which is not installed") from error
+    result: ModelProto
+    if by == "onnxslim":  # which changes the model that it is given, and checks none
+        result = simplifier.slim(copy.deepcopy(model))
+        return result
+    result, ok = simplifier.simplify(model)
     if not ok:
         raise Stopped("export", "SimplifierError", "onnxsim's own check of the simplified model fails", "exporter")
-    result: ModelProto = simplified
     return result
 
 

@@ -12,7 +12,7 @@ from conformance.results.records.record_types import Environment, Graph, Header
 Instructions: TypeAlias = frozenset[str] | None
 """The instruction sets of a processor; None where a run's header does not say."""
 
-_EXPORTERS = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxsim")
+_EXPORTERS = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxsim", "onnxslim")
 
 
 def environment_changes(before: Run, after: Run) -> list[str]:

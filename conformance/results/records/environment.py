@@ -60,8 +60,8 @@ def hash_of(folder: Path) -> str:
 @cache
 def versions() -> dict[str, str | None]:
     """Versions of the packages that decide what a run measures; None for one that is not installed."""
-    names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
-             "onnxruntime-extensions", "hypothesis", "pycuda")  # fmt: skip
+    names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "onnxslim",
+             "numpy", "onnxruntime-extensions", "hypothesis", "pycuda")  # fmt: skip
     packages = {name: (name,) for name in names} | {
         runtime.packages[0]: runtime.packages for runtime in RUNTIMES if runtime.packages
     }

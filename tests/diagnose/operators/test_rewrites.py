@@ -1,19 +1,24 @@
-"""Which of the exporter's own passes makes a graph wrong: a rule or a pass of dynamo's optimizer, or onnxsim."""
+"""Which of the exporter's own passes makes a graph wrong: a rule or a pass of dynamo's optimizer, or a simplifier."""
 
 import contextlib
 import functools
 import re
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnxscript import rewriter
 from onnxscript.optimizer import _constant_folding as folding
 from onnxscript.rewriter import pattern
 
 from conformance.diagnose.operators.rewrites import name_of_rule
+from conformance.diagnose.smallest.lines import Exporting, exporting
 from tests.kit.cases import case_of, details, say, verdict
 from tests.kit.planting import planted, wrapping
 
@@ -106,15 +111,55 @@ def test_a_wrong_pass_is_named(bench):
     assert named(record) == ("optimizer", ["FoldConstantsPass"])
 
 
-def test_a_wrong_simplifier_is_named(bench):
+@pytest.fixture
+def simplifiers(monkeypatch) -> dict[str, Any]:
+    """onnxsim, and a double of onnxslim, which returns the model that it has changed, as that does."""
     import onnxsim
 
-    def wrong(original: Any, model: Any, *arguments: Any, **options: Any) -> Any:
-        simplified, sound = original(model, *arguments, **options)
-        for node in simplified.graph.node:
-            node.op_type = {"Tanh": "Atan"}.get(node.op_type, node.op_type)
-        return simplified, sound
+    def slim(model: Any) -> Any:
+        model.producer_name = "slim"
+        return model
 
-    with planted(wrapping(onnxsim, "simplify", wrong)):
-        record = bench.run(say(CLIPPED, "export: {torchscript: {opsets: [17], simplify: true}}"))
-    assert named(record) == ("optimizer", ["onnxsim"])
+    double: Any = ModuleType("onnxslim")
+    double.slim = slim
+    monkeypatch.setitem(sys.modules, "onnxslim", double)
+    return {"onnxsim": onnxsim, "onnxslim": double}
+
+
+SIMPLIFIED = [("true", "onnxsim", "simplify"), ("onnxsim", "onnxsim", "simplify"), ("onnxslim", "onnxslim", "slim")]
+
+
+@pytest.mark.parametrize("said, package, function", SIMPLIFIED)
+def test_a_wrong_simplifier_is_named(bench, simplifiers, said, package, function):
+    def wrong(original: Any, model: Any, *arguments: Any, **options: Any) -> Any:
+        result = original(model, *arguments, **options)
+        for node in (result if package == "onnxslim" else result[0]).graph.node:
+            node.op_type = {"Tanh": "Atan"}.get(node.op_type, node.op_type)
+        return result
+
+    body = say(CLIPPED, f"export: {{torchscript: {{opsets: [17], simplify: {said}}}}}")
+    assert replace(bench, store=bench.folder / "sound").run(body).status == "passed"
+    with planted(wrapping(simplifiers[package], function, wrong)):
+        record = bench.run(body)
+    assert named(record) == ("optimizer", [package])
+
+
+@pytest.mark.parametrize("package, function", [each[1:] for each in SIMPLIFIED[1:]])
+@pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
+def test_a_script_simplifies_the_model_as_the_case_does(simplifiers, package, function, exporter):
+    nothing: Any = SimpleNamespace(steps=[], inputs={}, constants={}, own=[], traced={}, dynamic=False)
+    *_, line = exporting(nothing, Exporting(exporter, 18, {}, {}, {}, (), package))
+    text = '<ir_version: 8, opset_import: ["": 18]> net (float[2] x) => (float[2] y) { y = Abs(x) }'
+    model = onnx.parser.parse_model(text)
+    space = {"onnx": onnx, package: simplifiers[package], "model": model.SerializeToString()}
+    with planted(wrapping(simplifiers[package], function, lambda original, given: original(given))):
+        exec(line, space)
+    assert [node.op_type for node in onnx.load_from_string(space["model"]).graph.node] == ["Abs"]
+
+
+@pytest.mark.parametrize("package", ["onnxsim", "onnxslim"])
+def test_a_simplifier_that_is_not_installed_skips_the_cell(bench, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    record = bench.run(say(CLIPPED, f"export: {{dynamo: {{opsets: [18], simplify: {package}}}}}"))
+    said = f"simplify needs the package {package}, which is not installed"
+    assert (record.status, record.reason) == ("skipped", said)

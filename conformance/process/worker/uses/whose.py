@@ -57,8 +57,8 @@ SITES = ("site-packages", "dist-packages")
 
 EVERYWHERE = frozenset({
     "torch", "torchvision", "torchgen", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "onnxsim",
-    "openvino", "tensorrt", "pycuda", "sympy", "mpmath", "hypothesis", "triton", "ml_dtypes", "google", "networkx",
-    "tqdm",
+    "onnxslim", "openvino", "tensorrt", "pycuda", "sympy", "mpmath", "hypothesis", "triton", "ml_dtypes", "google",
+    "networkx", "tqdm",
 })  # fmt: skip
 """Packages that cells use whatever their cases say."""
 
