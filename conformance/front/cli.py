@@ -100,9 +100,7 @@ GROUPS = {
     "maintain": {
         "doctor": Command("say what is installed, what runs here, and what a bug report needs", "conformance doctor"),
         "clean": Command("delete what the store keeps, or the oldest part of it", "conformance clean --limit 5GiB"),
-        "schema": Command(
-            "print the JSON Schema of case files, for editors", "conformance schema > case.schema.json"
-        ),
+        "schema": Command("print the JSON Schema of case files, or the mistakes in some", "conformance schema cases"),
         "completion": Command(
             "print a script with which a shell completes these commands",
             "conformance completion bash > ~/.local/share/bash-completion/completions/conformance",
