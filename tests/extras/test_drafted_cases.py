@@ -420,6 +420,26 @@ def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path):
     assert "stopped: ValueError: half way" in seen.stopped
 
 
+OPTIONAL = """
+import torch
+class Masked(torch.nn.Module):
+    def forward(self, x, mask=None, scale=1.0):
+        return torch.softmax(x if mask is None else x + mask{wrong}, -1) * scale
+if __name__ == "__main__":
+    net = Masked()
+    net(torch.rand(2, 4))
+    net(torch.rand(3, 4), torch.rand(3, 4) - 1)
+    net(torch.rand(5, 4))
+"""
+
+
+@pytest.mark.parametrize("wrong, names", [("", ["x", "mask"]), (" if (mask < 0).all() else 1 / 0", ["x"])])
+def test_the_call_that_gives_most_says_which_inputs_there_are_unless_it_cannot_be_drawn(tmp_path, wrong, names):
+    (one,) = watched(tmp_path, OPTIONAL.format(wrong=wrong)).modules
+    assert isinstance(one.draft, Draft), one.draft
+    assert [*one.draft.inputs] == names and one.draft.dims.keys() == {"batch", "seq"}
+
+
 @pytest.mark.parametrize("text, said", [
     ("import torch\ntorch.nn.ReLU()", "script.py called no module"),
     ("import nowhere", "script.py stopped: ModuleNotFoundError"),

@@ -179,7 +179,10 @@ def _draft_observed(one: _Module, recorder: _Recorder, folder: Path, own: str, s
             request = Request(folder, what, said.arguments(given, _defaults(what, folder)), {})
             with _beside(folder, said.files), building(request) as module:
                 _same(module, one.module)
-                draft = from_calls(module, one.calls)
+                # of calls that leave out optional arguments, that which gives most of them says most
+                draft = from_calls(module, sorted(one.calls, key=lambda call: -len(call.arguments)))
+                if not isinstance(draft, Draft):
+                    draft = from_calls(module, one.calls)
             return ObservedModule(kind.__name__, request, said.files, draft)
         except Stopped as stop:
             whys.append(stop.reason)
