@@ -4,11 +4,18 @@ the first node whose value in a runtime is not what the file, or the one that it
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.front.commands import add_cases, add_store
-from conformance.process.errors import UserError
+from conformance.process.errors import UserError, display_path
+from conformance.results.records.sanitize import tell
 from conformance.runtimes import registry
+
+if TYPE_CHECKING:
+    from conformance.front.commands.align.table import AlignAnswer
 
 RUNTIMES = tuple(
     runtime.name for runtime in registry.RUNTIMES if runtime.inside or not (runtime.builds or runtime.only_builds)
@@ -46,6 +53,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
     parser.epilog = f"{_EPILOG}\n\n{parser.epilog}"
     parser.add_argument("--all", action="store_true", help="show every operator, also those not found in the graph")
+    parser.add_argument(
+        "--node-data", type=Path, metavar="FILE", help="also write each node's error and colour for Model Explorer"
+    )
     add_store(parser)
 
 
@@ -64,6 +74,8 @@ def run(given: argparse.Namespace) -> int:
     )  # fmt: skip
     answer = align(question)
     show(answer, everything=given.all)
+    if given.node_data is not None:
+        _paint(answer, given.node_data)
     if not answer.parts and answer.failed:
         print(
             f"so {answer.failed} did not fail by an operator of the graph alone: its runtime may compute otherwise "
@@ -75,6 +87,15 @@ def run(given: argparse.Namespace) -> int:
             "--values and --seed what stands in the line 'smallest example'"
         )
     return int(answer.parts)
+
+
+def _paint(answer: AlignAnswer, file: Path) -> None:
+    from conformance.front.commands.align.node_data import node_data
+
+    file.write_text(json.dumps(node_data(answer), indent=1) + "\n", encoding="utf-8")
+    options = "--extensions=model_explorer_onnx", f"--node_data_paths={file}"
+    command = shlex.join(["model-explorer", display_path(answer.model), *options])
+    tell(f"wrote {file}, which is shown by: {command}")
 
 
 def _files(given: argparse.Namespace) -> list[Path]:

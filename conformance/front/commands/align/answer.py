@@ -53,8 +53,9 @@ def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     if inside and not told:
         sentences = [f"no output is wrong, though {inside} values inside differ (x)"]
     return AlignAnswer(
-        heading(run, chosen, runtime), ["error/allowed"], rows, sentences, told is not None, chosen.failed
-    )
+        heading(run, chosen, runtime), ["error/allowed"], rows, sentences, told is not None, stored.file,
+        chosen.failed,
+    )  # fmt: skip
 
 
 def _of_step(step: Step, node: str, first: Parting | None) -> Row:
@@ -65,7 +66,7 @@ def _of_step(step: Step, node: str, first: Parting | None) -> Row:
     badness = step.ratio or 0.0
     if step.tensor is None or step.ratio is None:
         badness = -math.inf if parting is None else math.inf
-    return Row(step.operator, node, [measure], badness, parting is not None, is_first)
+    return Row(step.operator, node, [measure], badness, parting is not None, is_first, step.tensor or "")
 
 
 def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
@@ -77,7 +78,8 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     example = verify.example(chosen.draw)
     search = Search(question(run, verify, stored, example))
     program = with_outputs(search.exhibit.program, search.exhibit.model)
-    model = onnx.load(converted_model(run, stored, refuse=False).file)
+    file = converted_model(run, stored, refuse=False).file
+    model = onnx.load(file)
     graph = Graph(model)
     names = [name for _, _, name in program.tied() if name in graph.makers]
     got = values(model, names, runtime, run.libraries(), example.inputs)
@@ -87,12 +89,12 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     worst, nodes = largest(found), _nodes(graph)
     rows = [
         Row(loss.operator, nodes[loss.tensor], [decibels(loss.sqnr), f"{loss.drop:.1f}" if loss.drop else ""],
-            -loss.sqnr if math.isfinite(loss.sqnr) else math.inf, loss.text is not None, loss is worst)
+            -loss.sqnr if math.isfinite(loss.sqnr) else math.inf, loss.text is not None, loss is worst, loss.tensor)
         for loss in found
     ]  # fmt: skip
     parts = any(loss.text for loss in found)
     sentences = [*_conclude(found, worst)]
-    return AlignAnswer(heading(run, chosen, runtime), ["dB", "drop"], rows, sentences, parts, chosen.failed)
+    return AlignAnswer(heading(run, chosen, runtime), ["dB", "drop"], rows, sentences, parts, file, chosen.failed)
 
 
 def _nodes(graph: Graph) -> dict[str, str]:

@@ -66,7 +66,8 @@ def _exported(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     elif not inside:
         sentences = ["nothing parts in this example"]
     sentences += _left_out(beside, registry.named(runtime).title, _first_file(run).name)
-    return AlignAnswer(heading(run, chosen, runtime), ["error/allowed"], rows, sentences, said is not None)
+    title = heading(run, chosen, runtime)
+    return AlignAnswer(title, ["error/allowed"], rows, sentences, said is not None, stored.file)
 
 
 def _left_out(beside: Beside, title: str, first: str) -> Iterator[str]:
@@ -120,7 +121,7 @@ def _rows(beside: Beside, *, pair: bool) -> Iterator[Row]:
             first = node is beside.lost and name == first_output(node)
             yield Row(
                 FileNode(of_first, line_of(node)), _called(node, name), ["" if ratio is None else number(ratio)],
-                -math.inf if ratio is None else ratio, ratio is not None and ratio > 1, first,
+                -math.inf if ratio is None else ratio, ratio is not None and ratio > 1, first, name,
             )  # fmt: skip
 
 
@@ -185,7 +186,8 @@ def _converted(run: CellRun, chosen: Chosen, runtime: str) -> AlignAnswer:
     rows = [_row(one, other, layer, first=layer is found[0] and layer.own != math.inf) for layer in found]
     wrong = [f"{name}: {text}" if name else text for name, text in lost.items() if text]
     sentences = [*wrong, *_most(other, found, wrong=bool(wrong)), *_give_back(run, pair, found)]
-    return AlignAnswer(heading(run, chosen, runtime), ["dB by itself", "dB up to it"], rows, sentences, bool(wrong))
+    title, measures = heading(run, chosen, runtime), ["dB by itself", "dB up to it"]
+    return AlignAnswer(title, measures, rows, sentences, bool(wrong), converted.file)
 
 
 def _row(one: FileTensors, other: FileTensors, layer: Layer, *, first: bool) -> Row:
@@ -195,7 +197,7 @@ def _row(one: FileTensors, other: FileTensors, layer: Layer, *, first: bool) -> 
     return Row(
         FileNode("" if like is None else label(like), None if node is None else line_of(node)),
         layer.tensor if node is None else _called(node, layer.tensor), [own, decibels(layer.whole)], badness,
-        first=first,
+        first=first, tensor=layer.tensor,
     )  # fmt: skip
 
 

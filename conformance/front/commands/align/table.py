@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.results.records.sanitize import literal
@@ -36,6 +37,8 @@ class Row:
     """Its distance from what is right, beside others; -inf where it was not compared."""
     parts: bool = False
     first: bool = False
+    tensor: str = ""
+    """The value's name in the graph."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class AlignAnswer:
     rows: Sequence[Row]
     sentences: Sequence[str]
     parts: bool
+    model: Path
+    """The file whose nodes the rows are about."""
     failed: str | None = None
     """The cell that failed with this example when it ran last, where one is known."""
 
