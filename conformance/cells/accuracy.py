@@ -30,6 +30,7 @@ from conformance.process.arrays import Array
 from conformance.process.errors import Stopped, attempt
 from conformance.results.baseline.change import Limits
 from conformance.results.records.explanation import note_details
+from conformance.results.records.host_conditions import installed_version
 from conformance.results.records.record_types import Warned
 from conformance.results.records.words import STORAGE, base_of
 from conformance.runtimes import Session, opener, registry
@@ -80,6 +81,8 @@ def check_accuracy(run: CellRun) -> RedCell | None:
     run.note_changes()
     if cell.check == "accuracy" and cell.runtime != registry.EVALUATOR:  # which takes long, and is Python
         _note_variation(run, verify, session, model)
+        if red is None:
+            kept.write_more()
     if red is None and cell.check == "accuracy":
         note_coverage(run, verify)
     if red is None:
@@ -92,12 +95,13 @@ SESSION_BYTES = 2**26
 
 
 def _note_variation(run: CellRun, verify: Verifier, session: Session, model: Stored) -> None:
-    """Note where the runtime gives other bits for the same inputs, in another call or in another session. That is
-    allowed, and excuses nothing: what is wrong in either is wrong."""
+    """Note where the runtime gives other bits for the same inputs, in another call or session, or in an earlier run,
+    after other cells. That is allowed, and excuses nothing: what is wrong in any is wrong."""
     cell, inputs = run.cell, run.prepared.inputs()
     assert cell.runtime is not None
     entry = registry.named(cell.runtime)
     config = run.config() if "config" in entry.takes else {}
+    by = repr([entry.name, config, session.arithmetic, *map(installed_version, entry.packages)])
     drawn = {place for place, output in enumerate(verify.outputs()) if output.random}
 
     def outputs(of: Session) -> list[Array]:
@@ -109,6 +113,11 @@ def _note_variation(run: CellRun, verify: Verifier, session: Session, model: Sto
         if not entry.builds and sum(file.stat().st_size for file in model.file.parent.iterdir()) < SESSION_BYTES:
             with opener(entry.name, None, config)(model.file, run.libraries()) as other:
                 told += [f"{how} between sessions" for how in _apart(first, outputs(other))]
+        before = verify.kept.outputs(by, inputs)
+        if before is None:
+            verify.kept.add_outputs(by, inputs, first)
+        else:
+            told += [f"{how} between runs" for how in _apart(first, before)]
         return told
 
     told = attempt(varies)  # that the runtime fails is told where it is judged

@@ -109,6 +109,30 @@ def test_what_a_runtime_does_not_give_again_bit_by_bit_is_noted_and_excuses_noth
     assert verdict(wrong) == WRONG and any("varies by" in one["text"] for one in wrong.warnings)
 
 
+def after_others(seen):
+    """Sessions that give another last bit once another model was opened in the process."""
+
+    @contextlib.contextmanager
+    def opened(original, model, libraries, **options):
+        seen.add(model.read_bytes())
+        with original(model, libraries, **options) as session:
+            run = session.run
+            session.run = lambda inputs: [output * np.float32(1 + (len(seen) > 1) * TINY) for output in run(inputs)]
+            yield session
+
+    return lambda original: functools.partial(opened, original)
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_what_a_runtime_gives_otherwise_after_other_cells_is_noted_where_an_earlier_run_had_none(bench, off):
+    answers = bench.folder / "answers"
+    with replaced_runtime(after_others(set())) if off else contextlib.nullcontext():
+        first, other, again = (bench.run(body, answers=answers) for body in (BODY, case_of("torch.cos(x)"), BODY))
+    assert [verdict(one) for one in (first, other, again)] == [PASSED] * 3 and first.warnings == other.warnings == []
+    told = [re.fullmatch(r"ONNX Runtime varies by [1-9]e-0[78] between runs", one["text"]) for one in again.warnings]
+    assert len(told) == off and all(told), again.warnings
+
+
 def test_an_output_that_is_random_on_purpose_is_not_said_to_vary(bench):
     body = case_of("torch.sin(x)", "outputs: [{name: y, random: standard normal}]")
     with wrong_runtime(lambda inputs, outputs: [np.random.default_rng().normal(size=outputs[0].shape)]):

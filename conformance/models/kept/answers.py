@@ -63,6 +63,7 @@ class KeptAnswers:
         """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
         self.asked = False
         """Whether anything was asked that is not known."""
+        self._written: list[Array] | None = None
         self._bytes = 0
         if self._file is not None and key:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -142,6 +143,7 @@ class KeptAnswers:
     def write(self, first: list[Array]) -> None:
         """Keep the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
+        self._written = first
         tables = (self._answers, self._exact, self._moved, self._kernels, self._outputs)
         if self._file is None or not any(table.new for table in tables):
             return
@@ -149,6 +151,11 @@ class KeptAnswers:
         if name is not None and self._folder is not None:
             with contextlib.suppress(OSError):
                 self._write(self._folder / name, first)
+
+    def write_more(self) -> None:
+        """Keep what was added after ``write`` too; nothing where that was not called."""
+        if self._written is not None:
+            self.write(self._written)
 
     def _write(self, file: Path, first: list[Array]) -> None:
         arrays: list[Array] = []
