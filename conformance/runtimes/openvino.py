@@ -60,20 +60,26 @@ class OpenVinoSession:
         chosen = [next(nameless, None) if name is None else name for name in found]
         if None in chosen:
             raise NoVerdict("OpenVINO has an input under another name, which cannot be given")
-        feed = {place: np.asarray(inputs[str(name)], order="C") for place, name in enumerate(chosen)}
+        feed = {place: _taken(np.asarray(inputs[str(name)], order="C")) for place, name in enumerate(chosen)}
         results = self._model(feed, share_inputs=False, share_outputs=False)
         return [_typed(port, np.array(results[place])) for place, port in enumerate(self._model.outputs)]
 
 
+def _taken(array: Array) -> Array:
+    """Return an input as OpenVINO copies it: bfloat16 as float16 of the same bits, as which it would else round it to
+    float16 and read the bits as bfloat16."""
+    return array.view(np.float16) if array.dtype.name == "bfloat16" else array
+
+
 def _typed(port: Any, array: Array) -> Array:
-    """Return bfloat16 as such, whose values OpenVINO gives in float16, and no texts as texts, which it gives as
+    """Return bfloat16 as such, whose bits OpenVINO gives as float16, and no texts as texts, which it gives as
     floats."""
     if str(port.get_element_type().get_type_name()) == "string" and not array.size:
         return array.astype(str)
     if str(port.get_element_type().get_type_name()) != "bf16" or array.dtype != np.float16:
         return array
     others = importlib.import_module("ml_dtypes")
-    return array.astype(others.bfloat16)
+    return array.view(others.bfloat16)
 
 
 def _compiled(model: Path) -> Any:

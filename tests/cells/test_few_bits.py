@@ -12,6 +12,7 @@ from conformance.case.files.dims import OF_FILES, TensorType
 from conformance.case.files.onnx_header import header
 from conformance.case.plan.catalogue import plan
 from conformance.models.reference.carried_types import carry
+from conformance.runtimes import outputs_of
 from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
@@ -148,3 +149,13 @@ def test_an_output_that_no_node_gives_is_carried(outputs):
     y, other = ReferenceEvaluator(made).run(None, {"x": x})
     assert y.tolist() == [-1, 2] and other.tolist() == ([3, 0.5] if "w" in outputs else [1, -2])
     assert y.dtype == other.dtype == np.float32
+
+
+def test_openvino_computes_the_bfloat16_that_it_is_given():
+    """Its copy of an array of bfloat16 has the bits of the values rounded to float16: an Identity shows nothing."""
+    pytest.importorskip("openvino")
+    import ml_dtypes
+
+    x = np.array([1, -20], ml_dtypes.bfloat16)
+    (y,) = outputs_of(of_bfloat16([helper.make_node("Mul", ["x", "x"], ["y"])], ["y"]), "openvino", (), {"x": x})
+    assert y.dtype == x.dtype and y.tolist() == [1, 400]
