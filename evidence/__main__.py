@@ -1,7 +1,7 @@
 """Make the pages that are named, each a page of ``docs/evidence``; with ``--quick`` print the rows and write nothing.
 
-``golden``, ``defects``, ``onnx_tests`` and ``surprises`` are called alone and have options of their own: ``python -m
-evidence golden --help``.
+``golden``, ``defects``, ``onnx_tests``, ``surprises`` and ``numbers`` are called alone and have options of their own:
+``python -m evidence golden --help``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from evidence import (
     model_types,
     mutants,
     neighbours,
+    numbers,
     onnx_tests,
     operators,
     parsed_networks,
@@ -70,9 +71,10 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "defects": defects.main,
     "onnx_tests": onnx_tests.main,
     "surprises": surprises.main,
+    "numbers": numbers.main,
 }
 """Compare what the suite says with a file, plant mistakes in the package for its tests to find, run ONNX's own tests,
-run the scripts of ``findings``; give an exit code."""
+run the scripts of ``findings``, compare all values of operators with what is right; give an exit code."""
 
 
 def main() -> None:
