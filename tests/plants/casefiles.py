@@ -25,6 +25,7 @@ first:
     m: {type: "int64[batch, n]", values: {padding: [0, 1]}}
     e: {type: "int64[2]", values: {exactly: [1, 2]}}
     c: {type: "int8[a]", values: {choice: [1, 2, 5]}}
+    b: {type: "float32[k]", sorted: true}
   dims: {batch: 1..64, n: 2..32 step 2, k: 1..n}
   where: [k <= n, batch != 3]
   trace: {batch: 4}
