@@ -37,23 +37,24 @@ class Row:
     by_mpmath: int = 0
     """Values near a tie that mpmath decided."""
     error: str | None = None
-    """Why the runtime does not run it."""
+    """The reason for which the runtime does not run it."""
     count: int = 0
     compared: int = 0
     """Values of which what was given and what is right are finite, and no zero stands for a subnormal."""
     off: int = 0
     """Those of them that are not what is right."""
     steps: int = 0
-    """How many steps of the format they are off, together."""
+    """The steps of the format that they are off, added up."""
     cut: int = 0
     """Values that were given in short inputs as well."""
     largest: dict[str, float] = field(default_factory=dict)
     """Of steps off ("worst"), of an error as a share of what the suite allows where the largest value of an output is
     1 or more ("share"), and of a "fall" in steps."""
     events: dict[str, int] = field(default_factory=dict)
-    """How often: NaN or an infinity in place of another value, or the other way ("nan", "infinity"); a zero of the
-    other "sign"; zero in place of a subnormal, or a subnormal taken for zero ("flushed"); more than ``FAR`` steps off
-    ("over"); a step against the direction of the function ("fall"); another result in a short input ("by length")."""
+    """Counts by kind: NaN or an infinity in place of another value, or the other way ("nan", "infinity"); a zero of
+    the other "sign"; zero in place of a subnormal, or a subnormal taken for zero ("flushed"); more than ``FAR`` steps
+    off ("over"); a step against the direction of the function ("fall"); another result in a short input ("by
+    length")."""
     at: dict[str, Seen] = field(default_factory=dict)
     """The largest, and the first of each kind."""
 

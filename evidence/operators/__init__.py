@@ -77,7 +77,7 @@ class Study:
     explained: int
     """Wrong cells of which others were asked in this run."""
     header: Data
-    """When and with what was measured."""
+    """The date and the versions of the measurement."""
 
 
 @functools.cache

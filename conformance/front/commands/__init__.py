@@ -31,6 +31,13 @@ def add_option(parser: argparse.ArgumentParser, name: str, default: object, what
     parser.add_argument(name, default=default, help=f"{what} (default: %(default)s)", **more)
 
 
+def add_with(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--with", dest="given", action="append", default=[], metavar="KEY=VALUE",
+        help="an argument that the module is made with, in YAML; repeatable",
+    )  # fmt: skip
+
+
 def add_store(parser: argparse.ArgumentParser, what: str = "exported models") -> None:
     add_option(parser, "--store", Path(DEFAULT_STORE), what, type=Path, metavar="DIR")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from conformance import HOME
-from conformance.front.commands import TIMEOUT, ask, outcomes, pairs
+from conformance.front.commands import TIMEOUT, add_with, ask, outcomes, pairs
 from conformance.front.commands.module_names import locate_module, plain_value
 from conformance.process.errors import CaseFileError, UserError, display_path, require_torch, shown
 from conformance.results.records.sanitize import command_line, one_line, tell
@@ -37,10 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a class of modules, or a function that returns one, as torch.nn.LSTM, mypackage.net.Net or "
         "./audio.py:Net: its inputs are found by trying",
     )  # fmt: skip
-    parser.add_argument(
-        "--with", dest="given", action="append", default=[], metavar="KEY=VALUE",
-        help="an argument that the module is made with, in YAML; repeatable",
-    )  # fmt: skip
+    add_with(parser)
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="its configuration as JSON, as Hugging Face has it"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance import __version__
-from conformance.front.commands import ask, outputs_of, pairs, width
+from conformance.front.commands import add_with, ask, outputs_of, pairs, width
 from conformance.front.commands.module_names import locate_module, plain_value
 from conformance.process.errors import UserError, require_torch
 from conformance.results.records.sanitize import command_line, tell
@@ -32,10 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a module, as torch.nn.Transformer, mypackage.net.Net or ./audio.py:Net, whose inputs are found by "
         "trying; a program that torch.export.save wrote (.pt2), or an ONNX file, of which nothing is run",
     )  # fmt: skip
-    parser.add_argument(
-        "--with", dest="given", action="append", default=[], metavar="KEY=VALUE",
-        help="an argument that the module is made with, in YAML; repeatable",
-    )  # fmt: skip
+    add_with(parser)
     parser.add_argument(
         "--input", dest="inputs", action="append", default=[], metavar="NAME=TYPE",
         help="the type of an input where it is known, as in x='float32[batch, 8]'; repeatable",

@@ -63,7 +63,7 @@ _NEAR = 4 * float(np.finfo(np.float32).eps)
 
 
 def _as_searched(args: Arguments, kwargs: Keywords) -> Arguments:
-    """The arguments, with a sequence that is searched in the order of its ``sorter``."""
+    """Return the arguments, with a sequence that is searched in the order of its ``sorter``."""
     sorter = kwargs.get("sorter")
     return args if sorter is None else (args[0].gather(-1, sorter), *args[1:])
 

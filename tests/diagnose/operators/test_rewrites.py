@@ -1,4 +1,4 @@
-"""Which of the exporter's own passes makes a graph wrong: a rule or a pass of dynamo's optimizer, or a simplifier."""
+"""The exporter's own pass that makes a graph wrong: a rule or a pass of dynamo's optimizer, or a simplifier."""
 
 import contextlib
 import functools

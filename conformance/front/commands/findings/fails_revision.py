@@ -34,7 +34,7 @@ class FailsRevision:
     added: list[Said] = field(default_factory=list)
     """New entries; those without a reason are of failures that nobody declared."""
     told: list[tuple[What, int, Said]] = field(default_factory=list)
-    """What is said of an entry, its number, and the entry as it was."""
+    """For each entry that changes: the kind of change, its number, and the entry as it was."""
 
     @property
     def unexplained(self) -> list[Said]:
