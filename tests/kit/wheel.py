@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "conformance"
-OF_PACKAGE = (".py", ".csv", ".html", ".css", ".js", "py.typed", "case.schema.json", "starter/case.yaml")
+OF_PACKAGE = (".py", ".csv", ".html", ".css", ".js", "py.typed", ".json", "starter/case.yaml")
 """The ends of the names of files that belong into the package, each of them in both archives, and nothing else."""
 ABOUT = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt")
 """The files beside the package that the wheel has, in its folder of metadata."""
