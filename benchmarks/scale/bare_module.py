@@ -1,9 +1,13 @@
 """``python bare_module.py CLASS EXPORTER FILE SHAPE JSON``: a module of ``networks`` exported into a file, opened in
-ONNX Runtime, run on five examples and compared with PyTorch. It is what somebody writes who has no harness."""
+ONNX Runtime, run on five examples and compared with PyTorch. It is what somebody writes who has no harness.
+
+A command behind these is run on the file in place of all that follows the export.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import networks  # type: ignore[import-not-found]  # the copy beside the case
@@ -26,7 +30,7 @@ def export(module: torch.nn.Module, example: torch.Tensor, exporter: str, file: 
         )  # fmt: skip
 
 
-def main(name: str, exporter: str, file: str, shape: str, settings: str) -> None:
+def main(name: str, exporter: str, file: str, shape: str, settings: str, *command: str) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     torch.backends.mha.set_fastpath_enabled(False)  # which TorchScript's exporter has no symbolic for
@@ -36,6 +40,8 @@ def main(name: str, exporter: str, file: str, shape: str, settings: str) -> None
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     with torch.no_grad():
         export(module, torch.randn(2, *size), exporter, file)
+        if command:
+            os.execv(command[0], command)
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
         for batch in (1, 2, 3, 4, 1):
             x = torch.randn(batch, *size)

@@ -86,15 +86,12 @@ class Module:
         return sum(parameter.nbytes for parameter in module.parameters())
 
     def commands(self) -> dict[str, list[str]]:
-        """Return the commands by what is measured; Polygraphy runs the file that the bare script has exported."""
+        """Return the commands by what is measured; Polygraphy, which does not export, runs what a script exports."""
         run = [sys.executable, "-m", "conformance", "run", "case.yaml", "--store", "store", "--report", "report"]
-        script = [str(HERE / "bare_module.py"), self.module, self.exporter, "net.onnx"]
+        script = [sys.executable, str(HERE / "bare_module.py"), self.module, self.exporter, "net.onnx"]
+        bare = [*script, json.dumps(self.shape), json.dumps(self.settings)]
         batch = str([BATCH, *self.shape]).replace(" ", "")
-        return {
-            OURS: run,
-            BARE: [sys.executable, *script, json.dumps(self.shape), json.dumps(self.settings)],
-            POLYGRAPHY: _polygraphy("net.onnx", [f"x:{batch}"]),
-        }
+        return {OURS: run, BARE: bare, POLYGRAPHY: [*bare, *_polygraphy("net.onnx", [f"x:{batch}"])]}
 
     def examples(self, folder: Path) -> int:
         """Return how many examples the last run of ``folder`` has verified; 0 where it left no report."""

@@ -90,8 +90,9 @@ def check_accuracy(run: CellRun) -> RedCell | None:
     return red
 
 
-SESSION_BYTES = 2**26
-"""Bytes of a model and its weights from which no second session is opened beside the first, for its memory."""
+AGAIN = 0.25
+"""Seconds of loading and a call from which on neither is done once more to see whether it varies: 20,000 nodes take
+seconds to load, and a gigabyte of weights would be there twice."""
 
 
 def _note_variation(run: CellRun, verify: Verifier, session: Session, model: Stored) -> None:
@@ -99,6 +100,9 @@ def _note_variation(run: CellRun, verify: Verifier, session: Session, model: Sto
     after other cells. That is allowed, and excuses nothing: what is wrong in any is wrong."""
     cell, inputs = run.cell, run.prepared.inputs()
     assert cell.runtime is not None
+    seconds = run.record.seconds
+    if seconds.get("load", 0.0) + seconds.get("run", 0.0) / max(run.record.examples, 1) > AGAIN:
+        return
     entry = registry.named(cell.runtime)
     config = run.config() if "config" in entry.takes else {}
     by = repr([entry.name, config, session.arithmetic, *map(installed_version, entry.packages)])
@@ -110,7 +114,7 @@ def _note_variation(run: CellRun, verify: Verifier, session: Session, model: Sto
     def varies() -> list[str]:
         first = outputs(session)
         told = [f"{how} between calls" for how in _apart(first, outputs(session))]
-        if not entry.builds and sum(file.stat().st_size for file in model.file.parent.iterdir()) < SESSION_BYTES:
+        if not entry.builds:
             with opener(entry.name, None, config)(model.file, run.libraries()) as other:
                 told += [f"{how} between sessions" for how in _apart(first, outputs(other))]
         before = verify.kept.outputs(by, inputs)

@@ -27,7 +27,7 @@ def duration(text: str, what: str = "a time such as 60s or 5m") -> float:
 
 BUDGET = (
     "CPU for the examples of each cell, as in 60s or 5m; if it does not last, those that tell most go first, and "
-    "without the ends of all dims there is no verdict (default: 8s, and these ends)"
+    "without the ends of all dims there is no verdict (default: 5s, and these ends)"
 )
 """The help of ``--budget`` in several commands."""
 

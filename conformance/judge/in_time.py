@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conformance.case.draw.example import Draw
 
-SECONDS = 8.0
-"""Seconds of CPU for the examples of a cell, unless ``--budget`` says otherwise. An MLP of 1 GB then has six
-examples on a busy host, and its check takes 2.4 times as long as Polygraphy (AMD EPYC, 2 cores)."""
+SECONDS = 5.0
+"""Seconds of CPU for the examples of a cell, unless ``--budget`` says otherwise. An MLP of 1 GB then has four
+examples on a busy host, and its check takes twice as long as Polygraphy (AMD EPYC, 2 cores)."""
 
 SEVERAL = 2
 """Draws after which it is known what one costs: the first also pays for what is made once. Fewer show nothing: that a
