@@ -66,6 +66,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_what_a_cell_registers_is_seen_where_the_server_was_begun_for_others_and_where_results_are_kept(tmp_path):
     """A server without a worker's imports leaves them to its workers: what comes with an import is nobody's."""
     program = tmp_path / "program.py"

@@ -41,7 +41,9 @@ def _tensor_as_it_was(monkeypatch):
             delattr(torch.Tensor, name)
 
 
-@pytest.mark.parametrize("export", ["{torchscript: [17]}", "{dynamo: [18]}"])
+@pytest.mark.parametrize("export", [
+    "{torchscript: [17]}", pytest.param("{dynamo: [18]}", marks=pytest.mark.thorough),
+])  # fmt: skip
 @pytest.mark.parametrize("name", WRONG)
 def test_one_that_gives_other_values_is_the_cases_own(bench, name, export):
     record = bench.run(say(BODY, f"export: {export}"), python_of(name, WRONG[name]))

@@ -100,7 +100,9 @@ def program() -> torch.export.ExportedProgram:
     return torch.export.export(Net(), (torch.ones(2, 3), torch.ones(3)), dynamic_shapes=shapes)
 
 
-@pytest.mark.parametrize("exported", [False, True], ids=["ExportedProgram", "ONNXProgram"])
+@pytest.mark.parametrize("exported", [
+    pytest.param(False, id="ExportedProgram", marks=pytest.mark.thorough), pytest.param(True, id="ONNXProgram"),
+])  # fmt: skip
 def test_check_takes_programs(program, exported):
     given = torch.onnx.export(program, dynamo=True, verbose=False) if exported else program
     records = conformance.check(given, runtimes="onnxruntime")

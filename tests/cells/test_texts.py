@@ -194,7 +194,10 @@ def encoder(keys, values, **more):
 
 @pytest.mark.parametrize(("right", "other"), [
     (encoder([1000, 2000, 3000], ["a", "b", "c"]), encoder([1000, 2000, 3000], ["a", "c", "b"])),
-    (encoder(["a", "b"], [0, 1], default_int64=-1), encoder(["a", "b", "c"], [0, 1, 5], default_int64=-1)),
+    pytest.param(
+        encoder(["a", "b"], [0, 1], default_int64=-1), encoder(["a", "b", "c"], [0, 1, 5], default_int64=-1),
+        marks=pytest.mark.thorough,
+    ),
 ], ids=["keys that are numbers", "a word of the other file"])  # fmt: skip
 def test_what_either_file_looks_up_is_drawn(tmp_path, right, other):
     onnx.save(right, tmp_path / "a.onnx")

@@ -455,6 +455,7 @@ def test_a_class_of_a_script_that_would_run_again_is_reported(tmp_path):
     assert "put what it runs below if __name__" in str(one.draft)
 
 
+@pytest.mark.thorough
 def test_the_command_observes_and_leaves_out_an_exporter_that_cannot(tmp_path):
     """All cases go into one file. TorchScript has no asinh at all, where dynamo's translation has it."""
     own = "import torch\nclass Own(torch.nn.Module):\n    def forward(self, x):\n        return x.asinh()\n"

@@ -55,7 +55,7 @@ BY_DYNAMO = (FLAT, BATCH)
     pytest.param("torch.cos(F.softsign(torch.sin(x)))", constant("Add", 1, np.float32(2)), "Add", "1.0", id="number"),
     # at the failing batch another number does as well as the size that was baked in
     pytest.param(BATCH, constant("Slice", 2, np.array([2]), 1), "Slice", "its input 2 val_1 instead of planted",
-                 id="right for other inputs too"),
+                 id="right for other inputs too", marks=pytest.mark.thorough),
 ])  # fmt: skip
 def test_the_planted_node_is_named_with_the_change_that_takes_it_back(bench, forward, edit, kind, change):
     record = located(bench, forward, edit)
@@ -77,6 +77,7 @@ def test_a_runtime_that_crashes_at_a_change_costs_the_change_alone(bench, monkey
     assert (told["operator"], told["type"]) == ("aten.silu", "Mul") and "change" not in told, told
 
 
+@pytest.mark.thorough
 def test_of_nodes_that_cannot_be_computed_the_first_is_named(bench):
     """Right for two rows alone, at both ends of a roll of all elements."""
     told = located(bench, FLAT, constant("Reshape", 1, np.array([10]))).operator

@@ -290,7 +290,8 @@ def test_what_asserts_sizes_is_no_call_of_a_program():
 
 @pytest.mark.parametrize("export", [
     "torchscript: {opsets: [17], symbolics: {aten::hardswish: tests.kit.fatal.lowers}}",
-    "dynamo: {opsets: [18], translations: {aten::hardswish: tests.kit.fatal.lowers}}",
+    pytest.param("dynamo: {opsets: [18], translations: {aten::hardswish: tests.kit.fatal.lowers}}",
+                 marks=pytest.mark.thorough),
 ])  # fmt: skip
 def test_an_export_that_ends_its_process_has_the_operator_and_line(bench, export):
     cell = bench.cells(say(NET, f"export: {{{export}}}"), PYTHON)[0]

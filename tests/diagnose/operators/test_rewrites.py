@@ -66,6 +66,7 @@ def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench):
     assert line.endswith(", and without FuseSuccessiveReluClip it stays right")
 
 
+@pytest.mark.thorough
 def test_an_operator_that_a_rule_takes_out_is_named_and_not_the_one_after(bench):
     rule = next(one for one in rewriter._DEFAULT_REWRITE_RULES if "redundant_slice" in f"{one._condition_function}")
     with planted(wrapping(rule, "_condition_function", lambda original, *args, **kwargs: True)):

@@ -90,6 +90,7 @@ def test_a_scheduler_that_goes_away_leaves_the_records_that_came(cluster, tmp_pa
     assert 0 < len(records(folder)) < CELLS
 
 
+@pytest.mark.thorough
 def test_a_cluster_on_this_machine(tmp_path):
     folder = project(tmp_path / "project")
     outcome = run(folder, "local:1", "-k", "n2 and accuracy", "-x")
@@ -101,6 +102,7 @@ def test_a_cluster_on_this_machine(tmp_path):
 KEPT = Path(__file__).parents[2] / "kept"
 
 
+@pytest.mark.thorough
 def test_a_bundle_is_replayed_on_workers_as_it_is_here(shared, tmp_path):
     (bundle,) = KEPT.iterdir()
     command = ("replay", bundle, "--runtime", "onnx-reference", "-k", "celu", "--report")
