@@ -12,10 +12,9 @@ from conformance.cells import coverage as asked
 from conformance.diagnose import hidden
 from conformance.models.coverage import operator_calls
 from conformance.models.coverage.composite_calls import parts_of_composites
-from conformance.models.coverage.disturb import Disturbed, disturb
+from conformance.models.coverage.disturb import Disturbed
 from conformance.models.coverage.measure_coverage import CoverageTrial, Covered, Zeroed, measure
 from conformance.models.coverage.operator_calls import recording
-from conformance.models.coverage.resumed_run import OffTape, taped
 from conformance.models.kept.dependency_files import files
 from conformance.models.prepared import _kept
 from conformance.results.records import text
@@ -248,56 +247,6 @@ def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change
                 given += run()
             assert not mode.off_course
         assert np.array_equal(*given) and not np.array_equal(given[0], wanted), with_products.ops[index]
-
-
-# ---- played from a tape --------------------------------------------------------------------------------------
-def tape_of(module, x):
-    """A run of the module, with its tape."""
-
-    def run():
-        return [module(torch.from_numpy(x)).detach().numpy().copy()]
-
-    with recording(module) as recorded:
-        run()
-    return run, recorded, taped(module, run, recorded)
-
-
-@pytest.mark.parametrize("forward", [
-    "x.clone().mul_(2).t()[0].relu_()",  # written in place, and read through a view
-    "torch.cat([x * 2, x.clone().add_(1)[:, 1:]], 1).view(-1)[3:].sin()",
-    "torch.view_as_real(torch.complex(x * 2, x)).sum(-1)",  # memory that is read as another dtype
-    "torch.nn.functional.batch_norm(x * 3, torch.zeros(4), torch.ones(4), training=True)",  # writes what it was given
-    "x.max(1).values * x.topk(2).values.sum() + x.std(dim=1, unbiased=False)",
-    "torch.stack([part * 2 for part in (x * 3).unbind(0)]) / (x.abs().sum() + 1)",
-])  # fmt: skip
-def test_a_tape_gives_what_the_module_gives_with_any_call_disturbed(forward):
-    run, recorded, tape = tape_of(module_of(forward), VALUES)
-    assert tape is not None and recorded.sites
-    indices = [*recorded.sites.values()]
-    for index in (*reversed(indices), *indices):
-        for how in ("zero", "noise", "scale", "shift"):
-            with Disturbed(recorded, index, how):
-                given = run()
-            played = tape.after(index, lambda results: disturb(results, how))  # noqa: B023
-            assert np.array_equal(played[0], given[0], equal_nan=True), (recorded.ops[index], how)
-
-
-@pytest.mark.parametrize("forward", [
-    "x * 2 if float(x.mul(3).sum()) > 0 else x * 3", "(x + 1)[x * 2 > 0].sum() + (x * 3).nonzero().shape[0]",
-])  # fmt: skip
-def test_a_tape_says_where_python_would_decide_otherwise(forward):
-    _, recorded, tape = tape_of(module_of(forward), np.abs(VALUES) + 0.1)
-    first = recorded.ops.index("aten.mul")
-    with pytest.raises(OffTape):
-        tape.after(first, lambda results: results[0].neg_())
-    assert tape.after(first, lambda results: None)
-
-
-@pytest.mark.parametrize("forward", [
-    "x * (2 if x.mul(3).numpy().sum() > 0 else 3)", "x * sum(x.mul(3)[0].tolist())", "x + torch.rand(4)",
-])  # fmt: skip
-def test_what_goes_past_the_calls_has_no_tape(forward):
-    assert tape_of(module_of(forward), VALUES)[2] is None
 
 
 def test_a_large_module_is_asked_about_in_part():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from conformance.models.coverage.operator_calls import CallsOfRun, disturbable, name_of, tensors_of
@@ -61,13 +60,11 @@ class Disturbed(OperatorCalls):
 
     higher_order = True
 
-    def __init__(
-        self, run: CallsOfRun, index: int, how: Disturbance, products: Mapping[int, Tensor] | None = None
-    ) -> None:
-        """``run`` is one like this, ``index`` that of the call; ``products`` are known results of calls after it."""
+    def __init__(self, run: CallsOfRun, index: int, how: Disturbance) -> None:
+        """``run`` is one like this, ``index`` that of the call."""
         super().__init__()
-        before = {number: product for number, product in run.products.items() if number < index}
-        self._ops, self._products = run.ops, {**before, **(products or {})}
+        self._ops = run.ops
+        self._products = {number: product for number, product in run.products.items() if number < index}
         self._index, self._how = index, how
         self._count = 0
         self.has_tenth = False

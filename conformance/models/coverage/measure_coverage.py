@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from conformance.models.coverage.composite_calls import parts_of_composites
-from conformance.models.coverage.disturb import TENTHS, Disturbance, Disturbed, disturb
+from conformance.models.coverage.disturb import TENTHS, Disturbance, Disturbed
 from conformance.models.coverage.operator_calls import CallSite, CallsOfRun, recording
-from conformance.models.coverage.resumed_run import OffTape, Tape, taped
 from conformance.process.arrays import Array, same
 from conformance.process.errors import or_else
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 T = TypeVar("T")
 
-MISSES = 4
-"""After so many calls in a row of which a tape could not tell, as where boxes are chosen by their scores, it is asked
-no more."""
 KEPT_BYTES = 2**24
 """Outputs with a call zeroed that are kept of one draw, in bytes."""
 
@@ -121,7 +116,7 @@ def measure(
         if ask.runs and ask.runs + len(known) - len(seen) > runs:
             break
         of_trial = recorded if trial is first else _Recorded(module, trial, again=False)
-        of_trial.calls, run = len(known) - len(seen), of_trial.run
+        run = of_trial.run
         idle -= run.sites.keys() - run.idle
         for site in known:
             if site not in seen and site in run.sites and ask.sees(of_trial, site, zeroed, tenths):
@@ -194,9 +189,7 @@ class _Recorded:
 
     def __init__(self, module: nn.Module, trial: CoverageTrial, *, again: bool = True) -> None:
         """``again`` is whether to make the run twice; Unknown where both runs are not the same."""
-        self.trial, self._module = trial, module
-        self.calls = self.misses = 0
-        """About how many calls is asked, and how often in a row the tape could not tell."""
+        self.trial = trial
         if trial.zeroed.run is not None:
             self.run = trial.zeroed.run
             return
@@ -211,14 +204,6 @@ class _Recorded:
         if runs[0].ops != runs[-1].ops or not same(outputs, trial.wanted):
             raise Unknown("varies")
         trial.zeroed.run = self.run = runs[-1]
-
-    @cached_property
-    def tape(self) -> Tape | None:
-        """A tape of the run, where that is worth its time and can be; making it runs the module once more."""
-        found = taped(self._module, self.trial.run, self.run) if worth_a_tape(self.run, self.calls) else None
-        if found is not None:
-            self.run.products.clear()  # it makes its own
-        return found
 
 
 class _Asked:
@@ -265,35 +250,14 @@ class _Asked:
         zeroed = recorded.trial.zeroed
         if how == "zero" and index in zeroed.outputs:
             return zeroed.outputs[index]
-        got: list[Array] | None
-        try:
-            got = self._played(recorded, index, how)
-            recorded.misses = 0
-        except OffTape as off:
-            got = self._run(recorded, index, how, off.products)
-            recorded.misses += 1
-        if how == "zero":
-            zeroed.keep(index, got)
-        return got
-
-    def _played(self, recorded: _Recorded, index: int, how: Disturbance) -> list[Array]:
-        if recorded.misses >= MISSES or recorded.tape is None:
-            raise OffTape
-
-        def change(results: list[Tensor]) -> None:
-            self.had_tenth = disturb(results, how)
-
-        return recorded.tape.after(index, change)
-
-    def _run(
-        self, recorded: _Recorded, index: int, how: Disturbance, products: Mapping[int, Tensor]
-    ) -> list[Array] | None:
-        mode = Disturbed(recorded.run, index, how, products)
+        mode = Disturbed(recorded.run, index, how)
         with mode:
             got = or_else(None, recorded.trial.run)
         if mode.off_course:
             raise Unknown("varies")
         self.had_tenth = mode.has_tenth
+        if how == "zero":
+            zeroed.keep(index, got)
         return got
 
 
@@ -314,9 +278,6 @@ BEYOND = 0.1
 """The share of these runs that is spent besides on what shows only with other values."""
 LONG = 0.05
 """From how many seconds on, by these guesses, a run is one that takes long."""
-TAPE_CALLS, TAPE_SECONDS = 4, 0.05
-"""From how many calls, and how many seconds for them by these guesses, a tape is worth making; that takes some four
-runs."""
 CALL, FLOPS, VALUES = 20e-6, 30e9, 1e9
 """The seconds of a call that a mode sees; the floating-point operations, and the values, computed in a second."""
 
@@ -329,11 +290,6 @@ def seconds(run: CallsOfRun) -> float:
 def takes_long(run: CallsOfRun) -> bool:
     """Return whether such runs are worth replacing by smaller ones, which have to be recorded first."""
     return seconds(run) > LONG
-
-
-def worth_a_tape(run: CallsOfRun, calls: int) -> bool:
-    """Return whether to disturb so many calls takes longer than to make a tape of the run first."""
-    return calls >= TAPE_CALLS and seconds(run) * RUNS * calls > TAPE_SECONDS
 
 
 def runs_within(run: CallsOfRun) -> int:
