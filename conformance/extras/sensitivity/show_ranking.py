@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,29 +22,18 @@ BAR = 30
 """Characters of the longest bar."""
 
 
-def sensitivity(
-    name: str,
-    precision: str,
-    paths: Sequence[Path],
-    store: Path,
-    *,
-    exporter: str | None = None,
-    opset: int | None = None,
-    samples: int = 8,
-    top: int = 15,
-    picture: Path | None = None,
-) -> None:
-    """Print the ranking of a case's nodes; ``picture`` is an SVG file to write it to as well.
+def sensitivity(given: Namespace) -> None:
+    """Print the ranking of a case's nodes, and write it as the SVG file ``picture`` as well, if there is to be one.
 
     Raises UserError with what the user has to correct.
     """
-    if samples < 1 or top < 1:
-        raise UserError("--samples and --top are at least 1")
+    picture: Path | None = given.picture
     if picture is not None and (picture.suffix != ".svg" or not picture.absolute().parent.is_dir()):
         raise UserError(f"--picture {picture}: has to be an .svg file in a folder that is there")
-    cell = _cell(find_case(name, paths), precision, exporter, opset)
-    ranking = _ranked(cell, store, samples)
-    _show(cell, ranking, top, picture)
+    case = find_case(given.case, given.cases or [Path("cases")])
+    cell = _cell(case, given.precision, given.exporter, given.opset)
+    ranking = _ranked(cell, given.store / "models", given.samples)
+    _show(cell, ranking, given.top, picture)
 
 
 def _cell(case: Case, precision: str, exporter: str | None, opset: int | None) -> Cell:

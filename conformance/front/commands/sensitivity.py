@@ -24,8 +24,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     from conformance.extras.sensitivity.show_ranking import sensitivity
 
-    sensitivity(
-        given.case, given.precision, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,
-        opset=given.opset, samples=given.samples, top=given.top, picture=given.picture,
-    )  # fmt: skip
+    sensitivity(given)
     return 0
