@@ -12,14 +12,18 @@ import functools
 import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from conformance.case.draw.draw import Draw
+import numpy as np
+
+from conformance.case.draw.draw import Draw, seed_of
 from conformance.case.draw.example import Example
 from conformance.case.files.export_keys import TorchScript
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.expected import matches
 from conformance.case.plan.settings import Settings
-from conformance.cells.own_overflow import check_own_overflow
 from conformance.diagnose.operators.captured_program import Operator, Unable
 from conformance.diagnose.operators.first_operator import of_operator
 from conformance.diagnose.operators.refused_operator import stopped_export
@@ -29,11 +33,16 @@ from conformance.models.cell_run import CellRun
 from conformance.models.exporters import graph
 from conformance.models.exporters.graph import Facts
 from conformance.models.kept.model_store import Stored
-from conformance.process.arrays import Array, same
+from conformance.models.reference.float64_model import in_float64, load
+from conformance.process.arrays import Array, Inputs, same
 from conformance.process.errors import Details, Stopped, or_else
 from conformance.process.worker import aside
 from conformance.results.records.words import REGIMES
 from conformance.runtimes import opener, registry
+from conformance.runtimes.evaluator_rules import has_half
+from conformance.runtimes.inferred import inferred
+from conformance.runtimes.onnxgraph.mapped import read_graph
+from conformance.runtimes.onnxgraph.reads import nodes
 
 OTHER_VALUES = 3
 """With how many other values of each regime it is tried whether an input is used."""
@@ -228,4 +237,74 @@ def crashed_export(progress: object, cell: Cell, settings: Settings) -> dict[str
             except aside.Lost:
                 data = shared[:].strip(b"\0 ")
                 return {**json.loads(data), "stage": "translation", "how": "crashes"} if data else None
+    return None
+
+
+DRAWS = 8
+MOST = 0.5
+"""The share of draws from which an overflow is the file's failure, and no matter of single values."""
+LARGEST = float(np.finfo(np.float16).max)
+FAR = 0.5
+"""The distance, as a share of the largest value of its output, up to which a value may be off before what overflows
+inside counts as a loss: an infinity that is divided by leaves zeros."""
+
+
+def check_own_overflow(run: CellRun, file: Path) -> None:
+    """Stopped where a file gives NaN, infinities or values that are far off on most ordinary draws, of which float64
+    has numbers, as 16 bits do not hold what a node computes; a warning in the record where it does on some of them.
+    """
+    if run.cell.case.says.onnx is None or not has_half(read_graph(file)):
+        return
+    draws = (Draw(run.prepared.trace(), "plain", seed_of(run.cell.case.name, "overflow", k)) for k in range(DRAWS))
+    found = [(inputs, how) for inputs in map(run.prepared.maker, draws) if (how := _loses(run, file, inputs))]
+    lost = [(how, node) for inputs, how in found if (node := or_else(None, partial(_first_beyond, file, inputs)))]
+    if not lost:
+        return
+    how, node = lost[0]
+    text = (
+        f"on {len(lost)} of {DRAWS} draws of ordinary values outputs are {how}, where the same in float32 "
+        f"has numbers: {node}, and float16 holds {LARGEST:g}"
+    )
+    if len(lost) >= MOST * DRAWS:
+        raise Stopped("check", "Overflow", text, "case")
+    run.record.warnings = [*run.record.warnings, {"name": "overflow", "error": "Overflow", "text": text}]
+
+
+def _loses(run: CellRun, file: Path, inputs: Inputs) -> str:
+    """Say how outputs are lost of which float64 has numbers, also where each node is computed in float32 and rounded
+    once; nothing where none is."""
+
+    def outputs() -> list[Array]:
+        with opener(registry.LITERAL)(file, run.libraries()) as session:
+            return session.run(inputs)
+
+    got, exact = or_else(None, outputs), run.reference.oracle(inputs)
+    if got is None or exact is None:
+        return ""
+    floats = [(one, true) for one, true in zip(got, exact, strict=False)
+              if true.dtype.kind == one.dtype.kind == "f" and one.shape == true.shape]  # fmt: skip
+    if any((np.isfinite(true) & ~np.isfinite(one)).any() for one, true in floats):
+        return "NaN or infinite"
+    far = any((np.abs(one - true) > FAR * np.abs(true).max(initial=0.0, where=np.isfinite(true))).any()
+              for one, true in floats)  # fmt: skip
+    return "off by more than half of the largest" if far else ""
+
+
+def _first_beyond(file: Path, inputs: Mapping[str, Array]) -> str | None:
+    """Say at which node of a file a value of float16 is larger than that holds, in float64."""
+    from onnx import TensorProto
+    from onnx.reference import ReferenceEvaluator
+
+    loaded = load(file)
+    known = inferred(loaded).graph
+    halves = {one.name for one in (*known.value_info, *known.output)
+              if one.type.tensor_type.elem_type == TensorProto.FLOAT16}  # fmt: skip
+    model = in_float64(loaded)
+    wide = {name: value.astype(float) if value.dtype.kind == "f" else value for name, value in inputs.items()}
+    values = dict[str, Any](ReferenceEvaluator(model).run(None, wide, intermediate=True))
+    for node in nodes(model.graph):
+        for name in halves.intersection(node.output):
+            value = np.asarray(values.get(name, 0.0))
+            if value.dtype.kind == "f" and (size := np.abs(value).max(initial=0.0)) > LARGEST:
+                return f"{node.op_type} '{node.name or name}' computes {size:.4g}"
     return None
