@@ -24,8 +24,7 @@ from benchmarks.common import ROOT, Row, adopt_orphans, core_seconds, table
 from conformance.process.errors import NoVerdict, attempt, summarize
 from conformance.process.worker import aside
 from conformance.results.records.words import base_of
-from conformance.runtimes.tensorrt.network.attribute_looks import UnreadAttribute
-from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadInput, check_looks
+from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadAttribute, UnreadInput, check_looks
 from conformance.runtimes.tensorrt.network.network_session import RenamedInput, open_network
 from evidence import parsed_jax
 from evidence.changed_networks import Planted, is_found, planted

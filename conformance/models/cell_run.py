@@ -46,7 +46,7 @@ from conformance.results.records.record_types import Warned
 from conformance.results.records.words import Exporter
 from conformance.runtimes import registry
 from conformance.runtimes.onnxgraph.mapped import read_graph
-from conformance.runtimes.onnxgraph.training_nodes import in_training
+from conformance.runtimes.onnxgraph.random_nodes import in_training
 from conformance.runtimes.onnxruntime import NO_FALLBACK, check_config, prefix
 from conformance.runtimes.onnxruntime import PROVIDER as CPU
 

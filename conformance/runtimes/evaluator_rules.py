@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.process.errors import attempt
-from conformance.runtimes.evaluator_recurrent import RECURRENT, is_covered, left_out
+from conformance.runtimes.evaluator_operators import RECURRENT, is_covered, left_out
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from conformance.process.arrays import Array
 from conformance.process.errors import NoVerdict
 from conformance.runtimes.evaluator_kernels import quicker
 from conformance.runtimes.evaluator_loop import NodeLoop
-from conformance.runtimes.evaluator_operators import lacking_operators
-from conformance.runtimes.evaluator_recurrent import recurrent_operators
+from conformance.runtimes.evaluator_operators import lacking_operators, recurrent_operators
 from conformance.runtimes.evaluator_rules import OF_LATER, doubts, open_clip
 from conformance.runtimes.flattening import write_out
 from conformance.runtimes.onnxgraph.mapped import mapped, read_graph

@@ -5,7 +5,7 @@ import pytest
 from onnx import save
 
 from conformance.case.plan.catalogue import plan
-from conformance.runtimes.onnxgraph.training_nodes import training_nodes
+from conformance.runtimes.onnxgraph.random_nodes import training_nodes
 from tests.kit.cases import PASSED, load_case, module_of, say, verdict
 from tests.kit.models import model_of
 

@@ -37,9 +37,8 @@ from conformance.process.errors import Stopped, Undecided, attempt, or_else
 from conformance.runtimes import Session
 from conformance.runtimes.evaluator_rules import doubts, halves, has_half
 from conformance.runtimes.onnxgraph.mapped import FileChanged, MappedModel, read_graph
-from conformance.runtimes.onnxgraph.random_nodes import random_nodes
+from conformance.runtimes.onnxgraph.random_nodes import in_training, random_nodes
 from conformance.runtimes.onnxgraph.reads import OWN, all_nodes
-from conformance.runtimes.onnxgraph.training_nodes import in_training
 from conformance.runtimes.onnxgraph.value_free import value_free
 from conformance.runtimes.unsupported import sentence
 

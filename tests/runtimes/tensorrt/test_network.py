@@ -16,11 +16,10 @@ from conformance.process.errors import NoVerdict
 from conformance.runtimes import outputs_of
 from conformance.runtimes.registry import LITERAL
 from conformance.runtimes.tensorrt.build import make_log, parse
-from conformance.runtimes.tensorrt.network import attribute_looks
-from conformance.runtimes.tensorrt.network.attribute_looks import UnreadAttribute
+from conformance.runtimes.tensorrt.network import looks
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
 from conformance.runtimes.tensorrt.network.layer_call import UncoveredLayer
-from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadInput
+from conformance.runtimes.tensorrt.network.looks import OtherOutputs, UnreadAttribute, UnreadInput
 from conformance.runtimes.tensorrt.network.network_session import RenamedInput, open_network
 from conformance.runtimes.tensorrt.network.parsed_network import (
     NetworkLayer,
@@ -264,7 +263,7 @@ def test_and_attributes_that_no_layer_shows(tmp_path, text, opset, error, said):
 
 @real
 def test_a_parser_that_ends_its_process_for_a_changed_model_accuses_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(attribute_looks, "_described", lambda file, model: os.abort())
+    monkeypatch.setattr(looks, "_described", lambda file, model: os.abort())
     with pytest.raises(NoVerdict, match="random values"):
         in_network(tmp_path, model_of(f"g {DRAWN.format('4', 'Selu')}"), LITERAL)
 
