@@ -15,10 +15,9 @@ from conformance.cells import red
 from conformance.cells.replay.replay_bundle import replay
 from conformance.diagnose.search import Asking, OutOfTime, ask_here
 from conformance.diagnose.smallest.model_script import reproduction
-from conformance.diagnose.smallest.model_search import fewest, simplified
 from conformance.diagnose.smallest.model_trial import ModelFailure, ModelTrials, difference, divides_by_zero
 from conformance.diagnose.smallest.reproduction import MOST_LINES, shows
-from conformance.diagnose.smallest.smallest import reference_values
+from conformance.diagnose.smallest.smallest import fewest, reference_values, simplified
 from conformance.models.bundle.bundle_layout import Bundle
 from conformance.process.worker import aside
 from conformance.results.records.record import Record
