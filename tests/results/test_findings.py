@@ -10,7 +10,7 @@ import pytest
 from conformance.case.files.case_file import load
 from conformance.case.plan.catalogue import plan
 from conformance.front.cli import main
-from conformance.front.commands.findings.fails_entries import entries
+from conformance.front.commands.findings.fails_revision import entries
 from conformance.front.commands.findings.fails_text import inserted
 from conformance.process.errors import CaseFileError
 from conformance.results.records.finding_block import describe, lines

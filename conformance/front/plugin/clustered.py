@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.front.plugin.looping import may_run, run_tests
+from conformance.front.plugin.options import refusing
 from conformance.front.plugin.ordering import cell_of
-from conformance.front.plugin.usage import refusing
+from conformance.front.plugin.session_parts import may_run, run_tests
 from conformance.process.errors import display_path, why
 from conformance.results.records.sanitize import literal
 from conformance.runtimes import registry

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,11 @@ import pytest
 
 from conformance.front import option_types
 from conformance.front.plugin.declared_options import MOST_WORKERS
-from conformance.front.plugin.usage import refusing
 from conformance.process.disk.stores import bytes_of
 from conformance.process.errors import UserError
 from conformance.process.worker import memory
 from conformance.results.records.processor import INSTRUCTIONS
+from conformance.results.records.sanitize import block
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -264,3 +265,13 @@ def may_stand(record: Record, required: Collection[str]) -> bool:
 def _cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def refusing(before: str = "") -> Iterator[None]:
+    """Raise UsageError for a UserError inside the block, and for a file that cannot be read; ``before`` names the
+    option that it is about."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        raise pytest.UsageError(block(f"{before}{error}")) from None

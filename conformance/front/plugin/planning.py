@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance.case.samples.told import notes as left_out_samples
-from conformance.front.plugin.usage import refusing
+from conformance.front.plugin.options import refusing
 from conformance.process.errors import CaseFileError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.front.plugin.looping import may_run, run_tests
 from conformance.front.plugin.ordering import cell_of
 from conformance.front.plugin.saying import SLOW_SECONDS, Waiting
+from conformance.front.plugin.session_parts import may_run, run_tests
 
 if TYPE_CHECKING:
     from conformance.case.plan.cell import Cell

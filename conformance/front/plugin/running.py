@@ -251,7 +251,7 @@ class Running:
 
     def _command(self, cell: Cell) -> str:
         """Write the command that runs this cell alone, from the folder of this run."""
-        from conformance.case.plan.rerun_command import command
+        from conformance.case.plan.cell import command
 
         options = {name: self._options[name] for name in ("examples", "budget", "tensorrt", "store")}
         options["provider-option"] = self._options["provider_option"]

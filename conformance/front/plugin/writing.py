@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from conformance.front.plugin.usage import refusing
+from conformance.front.plugin.options import refusing
 from conformance.process.errors import display_path, why
 
 if TYPE_CHECKING:

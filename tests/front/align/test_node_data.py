@@ -10,8 +10,7 @@ import onnx
 import pytest
 
 from conformance.front.cli import main
-from conformance.front.commands.align.node_data import FIRST, OFF, RIGHT, node_data
-from conformance.front.commands.align.table import AlignAnswer, FileNode, Row
+from conformance.front.commands.align.table import FIRST, OFF, RIGHT, AlignAnswer, FileNode, Row, node_data
 from tests.diagnose.test_second_file import NET, WA, saved
 from tests.kit.cases import case_of
 from tests.kit.models import model_of

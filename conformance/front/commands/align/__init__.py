@@ -90,7 +90,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _paint(answer: AlignAnswer, file: Path) -> None:
-    from conformance.front.commands.align.node_data import node_data
+    from conformance.front.commands.align.table import node_data
 
     file.write_text(json.dumps(node_data(answer), indent=1) + "\n", encoding="utf-8")
     options = "--extensions=model_explorer_onnx", f"--node_data_paths={file}"

@@ -33,8 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell fails by its last verdict; Ctrl-C ends it."""
     from conformance.case.plan.catalogue import refuse_without_torch, selection
+    from conformance.case.plan.cell import command
     from conformance.case.plan.keyword_selection import Words
-    from conformance.case.plan.rerun_command import command
     from conformance.case.plan.settings import Settings
     from conformance.cells.runner import Runner
     from conformance.front.commands.screen import Screen
