@@ -12,7 +12,7 @@ from conformance.cells.replay.engine_trial import BATCHES, try_engine, unequal_r
 from conformance.judge.draws import Draws
 from conformance.judge.verify import Verifier
 from conformance.judge.verify_converted import RuntimeVerifier
-from conformance.models.bundle.trial import EngineTrial
+from conformance.models.bundle.bundle_files import EngineTrial
 from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
 from conformance.models.engine_build import engine_build

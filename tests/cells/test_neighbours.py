@@ -19,7 +19,7 @@ from conformance.case.plan.settings import Settings
 from conformance.cells.alone import Predecessors
 from conformance.cells.runner import Runner
 from conformance.process.worker.isolation import Worker
-from conformance.process.worker.state.bodies import Bodies
+from conformance.process.worker.state.judging import Bodies
 from conformance.process.worker.warm import new_worker
 from conformance.results.records import matrix, text
 from conformance.results.records.record import Record

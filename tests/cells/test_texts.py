@@ -8,7 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 from conformance.case.draw.draw import Draw, Maker
-from conformance.case.draw.texts import HARD, NUMERALS, words_of
+from conformance.case.draw.graph_values import HARD, NUMERALS, words_of
 from conformance.case.files.case_file import load
 from conformance.case.plan.catalogue import plan
 from conformance.front.cli import main

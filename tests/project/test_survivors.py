@@ -23,8 +23,8 @@ from conformance.case.files.precision import Calibration
 from conformance.case.files.python import Folder
 from conformance.case.files.recipe import recipe
 from conformance.case.plan.catalogue import Selection, plan, read_suite, unmatched
+from conformance.case.plan.cell import command
 from conformance.case.plan.expected import declared
-from conformance.case.plan.rerun_command import command
 from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
 from conformance.compare.judges import Right, Tolerances

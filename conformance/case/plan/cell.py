@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from conformance.case.files.deploy import Latency
 from conformance.process.errors import display_path
 from conformance.results.records.record import Record, cell_id, cell_label
 from conformance.results.records.record_types import Place
+from conformance.results.records.sanitize import command_line
 from conformance.results.records.words import Exporter
 
 
@@ -73,3 +75,17 @@ class Cell:
             shipped=None if file is None else Path(file).name,
             meaning=None if self.case.says.onnx is None else Path(self.case.says.onnx).name,
         )  # fmt: skip
+
+
+def command(cell_id: str, folder: Path, cases: Sequence[str | Path], options: Mapping[str, object]) -> str:
+    """Write the command that runs the cell from ``folder``.
+
+    With these paths of cases, and those of ``options`` that are not None.
+    """
+    words = ["pytest", "conformance"] if (folder / "conformance").is_dir() else ["conformance", "run"]
+    for path in cases:
+        words += ["--cases", str(path)]
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    return command_line([*words, "-k", cell_id])

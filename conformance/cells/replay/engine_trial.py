@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from conformance.compare.judges import Right
-from conformance.models.bundle.trial import EngineTrial
+from conformance.models.bundle.bundle_files import EngineTrial
 from conformance.process.arrays import Array, equal
 from conformance.process.errors import Stopped
 from conformance.results.records.record import Record

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,7 @@ import numpy as np
 from conformance.case.draw.example import Draw, Example, given
 from conformance.compare.judges import Judge
 from conformance.models.bundle.entry import Entry, check_path
-from conformance.models.bundle.trial import EngineTrial
-from conformance.process.arrays import Array
+from conformance.process.arrays import Array, Inputs
 from conformance.process.disk.recorded_tensors import read_interface
 from conformance.process.errors import UserError, attempt, or_else, why
 from conformance.results.records.validation import Misfit
@@ -218,8 +218,8 @@ def _tensors(message: Any) -> Iterator[TensorProto]:
     if message.DESCRIPTOR.full_name == "onnx.TensorProto":
         yield message
         return
-    for field, value in message.ListFields():
-        if field.message_type is not None:
+    for about, value in message.ListFields():
+        if about.message_type is not None:
             for part in (value,) if hasattr(value, "ListFields") else value:
                 yield from _tensors(part)
 
@@ -254,3 +254,19 @@ def _check_external(tensor: TensorProto, home: Path, file: Path) -> None:
         raise UserError(f"{where}: location '{location}' cannot be read ({why(error)})") from None
     if int(offset) + int(length) > size:
         raise UserError(f"{where}: '{location}' has {size} bytes, which is less than offset and length say")
+
+
+@dataclass(frozen=True)
+class EngineTrial:
+    """The inputs and limits of a trial of an engine."""
+
+    inputs: Inputs
+    """One example at the traced sizes."""
+    judge: Judge
+    """Decides whether two builds answer alike."""
+    rows: Inputs | None = None
+    """A batch of equal rows; None where the case has no dim of rows."""
+    equal: Sequence[int] = ()
+    """The outputs whose rows come out equal in PyTorch for ``rows``."""
+    batches: Mapping[int, Inputs] = field(default_factory=dict)
+    """Inputs by number of rows."""

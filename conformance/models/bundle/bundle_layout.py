@@ -23,9 +23,8 @@ from typing import Any
 
 from conformance.case.draw.example import Example
 from conformance.compare.noise import power
-from conformance.models.bundle.bundle_files import CELLS, HEAD, Files, read
+from conformance.models.bundle.bundle_files import CELLS, HEAD, EngineTrial, Files, read
 from conformance.models.bundle.entry import Entry, entries_of, entry_of
-from conformance.models.bundle.trial import EngineTrial
 from conformance.process.arrays import Array
 from conformance.process.disk.onnx_models import link_model
 from conformance.process.errors import UserError, why

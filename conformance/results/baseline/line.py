@@ -8,17 +8,17 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from typing_extensions import Required, TypedDict
 
 from conformance.process.errors import UserError, did_you_mean
 from conformance.results.baseline.change import KINDS, number
-from conformance.results.baseline.ids import fields_of
 from conformance.results.baseline.timing import timing
 from conformance.results.records.record import Record, Status, empty_fields
 from conformance.results.records.record_types import Id, Latency
 from conformance.results.records.validation import Measure, Misfit, checks_of
+from conformance.results.records.words import Exporter
 
 Line = dict[str, Any]
 """A line as JSON has it, with the fields of ``DEFAULTS``."""
@@ -208,3 +208,28 @@ def _decibels(value: object) -> float | str | None:
     if exact is None:
         return None
     return round(exact, 1) if math.isfinite(exact) else str(exact)
+
+
+_ID = re.compile(
+    rf"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>{'|'.join(get_args(Exporter))})-op(?P<opset>\d{{1,9}})"
+    r"(?:-(?P<runtime>[a-z]+(?:-[a-z]+)*?))??(?:-(?P<precision>(?:fp32|fp16|int8)(?:-.+)?))?\]"
+)
+
+
+def fields_of(name: str) -> dict[str, object]:
+    """check, case, exporter, opset, runtime and precision, as in the record of the cell ``name``.
+
+    Empty where ``name`` is not the id of a cell.
+    """
+    match = _ID.fullmatch(name)
+    if match is None:
+        return {}
+    return {**match.groupdict(), "opset": int(match["opset"]), "precision": match["precision"] or "fp32"}
+
+
+def case_of(name: str) -> str:
+    """The case in a cell's id: ``asinh`` of ``accuracy[asinh-torchscript-op17-onnxruntime-fp32]``."""
+    fields = fields_of(name)
+    if not fields:
+        raise UserError(f"'{name}' is not the id of a cell, such as export[asinh-torchscript-op17]")
+    return str(fields["case"])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from conformance.process.errors import UserError
-from conformance.results.baseline.ids import case_of, fields_of
+from conformance.results.baseline.line import case_of, fields_of
 
 
 def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, float] | None = None) -> set[str]:

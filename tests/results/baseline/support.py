@@ -6,8 +6,7 @@ from typing import Any
 
 from conformance.results.baseline.baseline_file import BaselineEntry, head, write
 from conformance.results.baseline.change import Limits
-from conformance.results.baseline.ids import fields_of
-from conformance.results.baseline.line import compact, dump
+from conformance.results.baseline.line import compact, dump, fields_of
 from conformance.results.baseline.run_comparison import compare_runs
 from conformance.results.records.record import Record
 from conformance.results.records.run_file import RunWriter

@@ -11,7 +11,7 @@ from conformance.results.baseline.acceptance import accept
 from conformance.results.baseline.baseline_file import load, read_baseline
 from conformance.results.baseline.change import blocking
 from conformance.results.baseline.change_causes import environment_changes
-from conformance.results.baseline.ids import case_of
+from conformance.results.baseline.line import case_of
 from conformance.results.baseline.run_comparison import compare_runs
 from tests.results.baseline.support import (
     CRASHED,

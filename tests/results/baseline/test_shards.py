@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.results.baseline.ids import case_of
+from conformance.results.baseline.line import case_of
 from conformance.results.baseline.shards import cut, parse_shard, repeated, shard
 
 pytestmark = pytest.mark.smoke
