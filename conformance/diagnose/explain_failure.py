@@ -14,7 +14,7 @@ from conformance.case.draw.shapes import shrink
 from conformance.case.draw.simplest import simplest
 from conformance.compare.shown import shown
 from conformance.diagnose.beyond import beyond
-from conformance.diagnose.nodes import loss, saturation, traded_accuracy
+from conformance.diagnose.nodes import loss, saturation
 from conformance.diagnose.nodes.blame import Inquiry, Suspect, find, outcome_of
 from conformance.diagnose.nodes.guilty_pass import Broken, guilty, right_without_reuse
 from conformance.diagnose.nodes.other_runtime import ask
@@ -181,7 +181,7 @@ def _ask_about_options(of: CheckedCell, stop: Stopped, example: Example) -> Inqu
         return None
     inquiry = Inquiry(UnexplainedFailure(stop.stage, stop.fault))
     nodes = model.facts.nodes
-    return traded_accuracy.ask_about(inquiry, example, of.verify, model.file, run.libraries(), run.config(), nodes)
+    return saturation.ask_settings(inquiry, example, of.verify, model.file, run.libraries(), run.config(), nodes)
 
 
 def fault_by_others(red: RedCell) -> str | None:

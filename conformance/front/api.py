@@ -24,8 +24,14 @@ from conformance.case.plan.catalogue import plan
 from conformance.case.plan.settings import Settings
 from conformance.cells.check_models import verified
 from conformance.cells.runner import Runner
-from conformance.extras.draft.example_inputs import are_examples, assumed, draft_example, example_call, keys_of
-from conformance.extras.draft.exported_program import case_of_program
+from conformance.extras.draft.example_inputs import (
+    are_examples,
+    assumed,
+    case_of_program,
+    draft_example,
+    example_call,
+    keys_of,
+)
 from conformance.front.commands import TIMEOUT, ask
 from conformance.front.commands.check import check_file
 from conformance.front.commands.progress_lines import ProgressLines

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from conformance.case.samples.op_db import stand_in_for_expecttest
+from conformance.case.samples.tried import stand_in_for_expecttest
 from evidence.accusations.samples import Named, Sample
 
 EACH = 3

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from conformance.case.samples.calls import Said, Unsaid, Untaken, call_of
-from conformance.case.samples.op_db import MEMORY
+from conformance.case.samples.tried import MEMORY
 from conformance.process.worker.isolation import Death, Worker
 from evidence.reach import held
 from evidence.reach.proof import Direct, Unproved, prove

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree
 
 from conformance.case.samples.calls import ATTRIBUTES, Said, Unsaid, at, call_of, name_of
-from conformance.case.samples.op_db import operators, seed, stand_in_for_expecttest
+from conformance.case.samples.tried import operators, seed, stand_in_for_expecttest
 from evidence.reach.translate import module_of
 
 Database = Literal["operators", "modules"]

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from conformance.models.kept import dependency_files as depends
-from conformance.models.kept import installed, static_imports
+from conformance.models.kept import installed
 from conformance.models.kept.installed import hooked_root
 from conformance.process.errors import CaseFileError, UserError
 from conformance.process.worker.reserved import unhide
@@ -309,7 +309,7 @@ def test_a_file_that_was_changed_is_read_again(tmp_path):
     for name, then in (("one", 1), ("two", 2), ("six", now), ("ten", now)):
         file.write_text(f"import {name}\n", encoding="utf-8")
         os.utime(file, (then, then))
-        assert static_imports.imports_of(str(file)).names == {name}
+        assert depends.imports_of(str(file)).names == {name}
 
 
 IMPORTING = {
@@ -329,14 +329,14 @@ def test_imports_are_found_in_a_text_as_in_its_tree(tmp_path):
     for text, names in IMPORTING.items():
         for marked in (text, f"{text}\n# importlib"):  # of this the whole tree is looked at
             (tmp_path / "one.py").write_bytes(marked.encode())
-            found = static_imports.imports_of(str(tmp_path / "one.py"))
-            assert found == static_imports.Imports(frozenset(names.split())), text
+            found = depends.imports_of(str(tmp_path / "one.py"))
+            assert found == depends.Imports(frozenset(names.split())), text
 
 
 def test_imports_are_relative_or_computed(tmp_path):
     def found(text):
         (tmp_path / "one.py").write_text(text, encoding="utf-8")
-        return static_imports.imports_of(str(tmp_path / "one.py"))
+        return depends.imports_of(str(tmp_path / "one.py"))
 
     assert found("from .. import a\n").relative == {(2, ""), (2, "a")}
     assert found("from .a.b import c\n").relative == {(1, ""), (1, "a"), (1, "a.b"), (1, "a.b.c")}

@@ -5,8 +5,12 @@ Runs in a process of its own, as a sample may end it: ``python -m conformance.ca
 
 from __future__ import annotations
 
+import functools
 import json
+import random
 import sys
+import types
+import unittest
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -20,7 +24,6 @@ from torch.utils import _pytree
 
 from conformance.case.files.limits import FORWARD
 from conformance.case.samples.calls import Said, Unsaid, Untaken, ascends, call_of, name_of
-from conformance.case.samples.op_db import MEMORY, operators, seed
 from conformance.case.samples.told import LeftOut, OfOperator, Told
 from conformance.process.errors import attempt, or_else, summarize
 from conformance.process.worker import aside
@@ -340,3 +343,38 @@ def _values(rng: np.random.Generator, said: Said | None, shape: Sequence[int]) -
 
 if __name__ == "__main__":
     main()
+
+
+MEMORY = (
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
+    "resize_as_",
+)  # fmt: skip
+"""Operators whose outputs are memory as it was found."""
+
+
+@functools.cache
+def operators() -> dict[str, Any]:
+    """Return by name the entry of each operator that takes float32, as ``nn.functional.pad.reflect``: a variant
+    stands behind a point. Raises ImportError where this PyTorch has no such table."""
+    stand_in_for_expecttest()
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {
+        ".".join(filter(None, (info.name, info.variant_test_name))): info
+        for info in op_db
+        if torch.float32 in info.dtypes
+    }
+
+
+def stand_in_for_expecttest() -> None:
+    """Let PyTorch's tests be imported without expecttest, which compares texts and has no part in their samples."""
+    if "expecttest" not in sys.modules:
+        sys.modules["expecttest"] = types.ModuleType("expecttest")
+        vars(sys.modules["expecttest"])["TestCase"] = unittest.TestCase
+
+
+def seed(number: int) -> None:
+    """Set the seeds of all that samples and operators draw from."""
+    torch.manual_seed(number)
+    np.random.seed(number)
+    random.seed(number)

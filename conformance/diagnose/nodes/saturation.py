@@ -1,5 +1,5 @@
-"""Find out whether ONNX Runtime's 8-bit kernels saturated: they add up products in 16 bits on x86 processors without
-VNNI.
+"""Find out whether ONNX Runtime's 8-bit kernels saturated, which add up products in 16 bits on x86 processors without
+VNNI, or whether a setting trades accuracy for speed.
 
 ``vpmaddubsw``, which those kernels are made of, adds two products of 8-bit numbers into 16 bits and saturates: 127
 times 255, twice, is 64,770, and 32,767 comes out. ONNX Runtime has a switch that makes it take wider kernels
@@ -13,17 +13,20 @@ switch is asked about the same model with activations in uint8 from the start, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.case.draw.example import Example
-from conformance.diagnose.nodes import other_runtime
+from conformance.diagnose.nodes import loss, other_runtime
 from conformance.diagnose.nodes.blame import Inquiry
 from conformance.judge.comparer import Comparer
 from conformance.process.arrays import Array, same
 from conformance.process.disk.onnx_models import on_disk
-from conformance.process.errors import or_else
+from conformance.process.errors import attempt, or_else
+from conformance.results.records.explanation import Shows
 from conformance.results.records.processor import is_of_kind
 from conformance.results.records.record import Answer, Witness
 from conformance.results.records.record_types import Cause
@@ -159,3 +162,69 @@ def cause_shown_by(witness: Witness) -> Cause | None:
     if witness.answer != "agrees":
         return None
     return {"name": "saturation", "shown_by": dict(witness.config or {}), "lacks": list(VNNI)}
+
+
+# ---- settings that trade accuracy -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TradingOption:
+    """A session option with which ONNX Runtime trades accuracy for speed, which is no defect.
+
+    Such options are documented (``onnxruntime_session_options_config_keys.h``; ``docs/ContribOperators.md`` for the
+    attributes of com.microsoft), and some trade by default: products with weights of few bits are computed with
+    activations of 8 bits. That the same model comes out right with one at its exact value, and wrong without it,
+    shows that it is the cause. They are tried before a pass of the optimizer or a kernel is named.
+    """
+
+    key: str
+    exact: str
+    """Its value with which nothing is traded."""
+    by_default: frozenset[str] | None = None
+    """The operators about which it is, where it trades unless told not to; None where it has to be asked for."""
+
+
+OPTIONS = (
+    TradingOption("session.qdq_matmulnbits_accuracy_level", "1", frozenset({"DequantizeLinear", "MatMul"})),
+    TradingOption("mlas.qnbit.force_fp32", "1", frozenset({"MatMulNBits"})),
+    TradingOption("optimization.enable_gelu_approximation", "0"),
+    TradingOption("session.set_denormal_as_zero", "0"),
+    TradingOption("mlas.enable_gemm_fastmath_arm64_bfloat16", "0"),
+)
+"""In the order in which they are tried. The first, 4 by default, is about ``DequantizeLinear`` and ``MatMul`` that
+become one ``MatMulNBits``, the second about that operator, whatever ``accuracy_level`` the file says (ONNX Runtime
+1.32)."""
+
+
+def ask_settings(
+    inquiry: Inquiry, example: Example, comparer: Comparer, model: Path, libraries: Sequence[str],
+    config: Mapping[str, str], operators: Collection[str],
+) -> Inquiry | None:  # fmt: skip
+    """Return the inquiry with the setting that makes the outputs of an example right; None where none does, or none
+    is known to this release. ``config`` are the options of the session that failed."""
+    session = comparer.session
+    if session is None:
+        return None
+    for key, changed in _candidates(config, {name.rpartition("::")[2] for name in operators}):
+        asked = other_runtime.ask("onnxruntime", model, libraries, example.inputs, changed)
+        got = attempt(partial(session.run, example.inputs))
+        if asked.outputs is None or isinstance(got, Exception) or same(asked.outputs, got):
+            continue
+        if comparer.compare(asked.outputs, example.right("all")).verdict != "failed":
+            healing = {key: changed[key]}
+            costs = loss.sqnr(got, asked.outputs)
+            cause: Cause = {"name": "setting", "shown_by": {**healing}, "lacks": [], "costs": costs}
+            witness = Witness("onnxruntime", "agrees", config=healing)
+            return inquiry.plus(witness, Shows("setting"), details={"cause": cause})
+    return None
+
+
+def _candidates(config: Mapping[str, str], operators: Collection[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the options to try, each with the key that is another: the exact values of those with which the case
+    trades, and of those that trade by default."""
+    from conformance.runtimes.onnxruntime import knows
+
+    for option in OPTIONS:
+        trades = option.by_default is not None and option.by_default <= {*operators} and knows(option.key)
+        if config.get(option.key, option.exact if not trades else None) != option.exact:
+            yield option.key, {**config, option.key: option.exact}

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.front.plugin.findings_first import FindingsFirst
 from conformance.front.plugin.ordering import TELLS, cell_of
 from conformance.front.plugin.properties import describe
 from conformance.front.plugin.session import SessionParts
 from conformance.front.plugin.session_parts import STARTED_BY
-from conformance.front.plugin.terminal import Terminal
+from conformance.front.plugin.terminal import FindingsFirst, Terminal
 from conformance.process import collector
 from conformance.results.records.sanitize import block, one_line
 from conformance.runtimes import registry

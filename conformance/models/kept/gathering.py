@@ -12,10 +12,10 @@ from pathlib import Path
 from conformance.case.files.declaration import Case
 from conformance.case.files.python import search_roots
 from conformance.models.kept import contents, lowering_functions, lowerings, packages
+from conformance.models.kept.dependency_files import prefixes
 from conformance.models.kept.installed import own_roots
 from conformance.models.kept.inventory import Named, named
 from conformance.models.kept.observed_dependencies import CHANGED, NOBODY, Now, Observed, fact, variable
-from conformance.models.kept.static_imports import prefixes
 from conformance.process.errors import or_else
 from conformance.process.worker import scratch, uses
 from conformance.results.records.words import Exporter
