@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.process.arrays import Array
-from conformance.runtimes.tensorrt.network.layer_call import LayerCall, widened
-from conformance.runtimes.tensorrt.network.plain_types import FP8_MOST
+from conformance.runtimes.tensorrt.network.layer_call import FP8_MOST, LayerCall, widened
 from conformance.runtimes.tensorrt.network.pointwise import Compute
 
 

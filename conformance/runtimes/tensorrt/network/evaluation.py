@@ -17,9 +17,8 @@ import numpy as np
 from conformance.process.arrays import Array
 from conformance.process.errors import summarize
 from conformance.runtimes.tensorrt.network import attending, pointwise, reshaping, sampling, windows
-from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, LayerCall, UncoveredLayer
+from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, LayerCall, UncoveredLayer, cast_to, dtype_of
 from conformance.runtimes.tensorrt.network.parsed_network import NetworkLayer, ParsedNetwork
-from conformance.runtimes.tensorrt.network.plain_types import cast_to, dtype_of
 
 KINDS: Mapping[str, Callable[[LayerCall], Any]] = {
     **pointwise.KINDS, **reshaping.KINDS, **windows.KINDS, **sampling.KINDS, **attending.KINDS,

@@ -24,8 +24,8 @@ from conformance.runtimes import opener, outputs_of, registry
 from conformance.runtimes.inferred import without_weights
 from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.onnxgraph.reads import OWN, opset_of
+from conformance.runtimes.tensorrt.network.layer_call import dtype_of
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, parse_file
-from conformance.runtimes.tensorrt.network.plain_types import dtype_of
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto

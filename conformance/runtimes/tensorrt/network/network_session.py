@@ -18,10 +18,9 @@ from conformance.process.errors import NoVerdict, Unavailable
 from conformance.runtimes.onnxgraph.mapped import read_graph
 from conformance.runtimes.tensorrt.build import UnsupportedModel
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
-from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, UncoveredLayer
+from conformance.runtimes.tensorrt.network.layer_call import BrokenLayer, UncoveredLayer, cast_to
 from conformance.runtimes.tensorrt.network.looks import check_looks
 from conformance.runtimes.tensorrt.network.parsed_network import ParsedNetwork, parse_file
-from conformance.runtimes.tensorrt.network.plain_types import cast_to
 from conformance.runtimes.tensorrt.rtx import absence, version
 
 if TYPE_CHECKING:
