@@ -118,6 +118,19 @@ def evaluator_class(*, quick: bool = False) -> type[ReferenceEvaluator]:
     return Evaluator
 
 
+def evaluator_with(wrap: Callable[[OpRun, Compute], Compute], model: ModelProto) -> ReferenceEvaluator:
+    """Return a quick evaluator of a model in which each node computes as ``wrap`` makes it."""
+    base: Any = evaluator_class(quick=True)
+
+    class WrappedEvaluator(base):  # which runs the bodies of loops and functions as well
+        def _init(self) -> None:
+            super()._init()
+            for node in self.rt_nodes_:
+                node.run = wrap(node, node.run)
+
+    return WrappedEvaluator(model)
+
+
 def unround_attributes(node: OpRun) -> None:
     """Have the attributes of an evaluator's node take the type of what they are multiplied with.
 

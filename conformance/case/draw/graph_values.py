@@ -102,7 +102,7 @@ class GraphValues:
         made: Array | None = None
         for use, rule in self.rules(name, kind):
             sizes, values = partial(self._shape_of, use, shapes), partial(self._value_of, use, known)
-            site = Site(use.node, use.place, shape, rng, seed, sizes, values, opset_of(self._model))
+            site = Site(use.node, shape, rng, seed, sizes, values, opset_of(self._model))
             found = attempt(partial(rule, site))
             if isinstance(found, NoValues):
                 raise found

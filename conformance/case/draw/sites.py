@@ -21,7 +21,6 @@ class Site:
     """The place of an operator that an input is read at, in one example."""
 
     node: NodeProto
-    place: int
     shape: tuple[int, ...]
     """The shape of the input that values are made for."""
     rng: np.random.Generator

@@ -29,7 +29,7 @@ from conformance.runtimes.onnxreference import (
     Compute,
     Outputs,
     ReferenceSession,
-    evaluator_class,
+    evaluator_with,
     unround_attributes,
 )
 
@@ -85,19 +85,10 @@ class RoundedSession(ReferenceSession):
             self._units, self._evaluator.rt_inits_ = None, weights
 
     def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
-        session = self
-        base: Any = evaluator_class(quick=True)
-
-        class RoundedOperator(base):  # which runs the bodies of loops and functions as well
-            def _init(self) -> None:
-                super()._init()
-                for node in self.rt_nodes_:
-                    unround_attributes(node)
-                    node.run = session._rounding(node, node.run)
-
-        return RoundedOperator(model)
+        return evaluator_with(self._rounding, model)
 
     def _rounding(self, node: OpRun, compute: Compute) -> Compute:
+        unround_attributes(node)
         takes, steps, terms = (node.op_type in those for those in (_TAKES, _OF_STEPS, _OF_TERMS))
         by_columns = node.op_type in ("MatMul", "Gemm")  # whose second matrix is made float64 there
 

@@ -14,7 +14,7 @@ import numpy as np
 from conformance.models.otherwise.undefined import FILLED
 from conformance.models.otherwise.undefined_rules import beyond_in_between
 from conformance.process.arrays import Array
-from conformance.runtimes.onnxreference import Compute, Outputs, ReferenceSession, evaluator_class
+from conformance.runtimes.onnxreference import Compute, Outputs, ReferenceSession, evaluator_with
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -291,19 +291,12 @@ class OpenSession(ReferenceSession):
     noted: UndefinedInFile | None = None
 
     def _evaluator_of(self, model: ModelProto) -> ReferenceEvaluator:
-        session = self
-        base: Any = evaluator_class(quick=True)
-
-        class Opens(base):  # which runs the bodies of loops and functions as well
-            def _init(self) -> None:
-                super()._init()
-                for node in self.rt_nodes_:
-                    if node.op_type in RULES:
-                        node.run = session._opening(node, node.run)
-
-        return Opens(model)
+        return evaluator_with(self._opening, model)
 
     def _opening(self, node: OpRun, compute: Compute) -> Compute:
+        if node.op_type not in RULES:
+            return compute
+
         def run(*inputs: Array, **more: object) -> Outputs:
             outputs = compute(*inputs, **more)
             if self.noted is None or not all(isinstance(value, np.ndarray | None) for value in inputs):
