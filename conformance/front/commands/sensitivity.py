@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from conformance.extras.sensitivity.show_ranking import sensitivity
+    from conformance.extras.sensitivity.ranking import sensitivity
 
     sensitivity(given)
     return 0

@@ -7,19 +7,22 @@ runs no other cell.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from conformance.process.errors import attempt, or_else
 from conformance.process.worker.state import (
     hooks,
     judging,
-    leftovers,
     numeric_settings,
     patched_functions,
     process_settings,
@@ -95,7 +98,7 @@ class Fence:
         for watched in (self._judging, self._functions, self._registries):
             watched.accept()
         self._own = OwnModules()
-        self._held = leftovers.held()
+        self._held = held()
         self._kept: list[StateChange] = []
         self._with_code = False
         self._now: list[StateChange] = []
@@ -163,9 +166,9 @@ class Fence:
         if self._read() != self._values:
             for index, setting in enumerate(self._settings):
                 self._compare(index, setting, when)
-        left = leftovers.left_since(self._held)
+        left = left_since(self._held)
         if left:
-            self._held = leftovers.held()
+            self._held = held()
             for what, named in left.items():
                 self._note(
                     StateChange(what, "leftover", when or "loading", "left" if put_back else "kept", after=named)
@@ -236,3 +239,63 @@ def note_code(folder: Path) -> None:
     """``Fence.note_code`` of the cell that is running."""
     if _standing is not None:
         _standing.note_code(folder)
+
+
+_ENDING = 0.05  # seconds that a thread gets to end which is about to
+_NAMED = 3  # threads, those that were started last
+_OF_LIBRARIES = {"tqdm_monitor"}  # started with the first progress bar of whatever library, and shared by all of them
+_MANY = 100  # files that a cell may leave open; libraries keep a few
+
+
+class Held(NamedTuple):
+    """The threads of Python, but for those of ``_OF_LIBRARIES``, and the lowest number that a new file would get."""
+
+    threads: int
+    free: int
+
+
+def held() -> Held:
+    return Held(_threads(), _lowest_free())
+
+
+def _threads() -> int:
+    """All threads count, also those that ``threading`` does not know."""
+    return _thread._count() - sum(thread.name in _OF_LIBRARIES for thread in threading.enumerate())
+
+
+def left_since(before: Held) -> dict[str, str]:
+    """Return what is held now and was not before, by kind, in a few words."""
+    now = held()
+    if now == before:
+        return {}
+    left = {}
+    if now.threads > before.threads and _still_more(before.threads):
+        own = {threading.main_thread().name, *_OF_LIBRARIES}
+        names = [thread.name for thread in threading.enumerate() if thread.name not in own]
+        left["threads"] = ", ".join(names[-_NAMED:]) or "without a name"
+    if now.free > before.free + _MANY:
+        left["open files"] = f"about {now.free - before.free}"
+    return left
+
+
+def _still_more(threads: int) -> bool:
+    deadline = time.monotonic() + _ENDING
+    while _threads() > threads:
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_ENDING / 50)
+    return False
+
+
+def _lowest_free() -> int:
+    with contextlib.suppress(OSError):  # no number is left, or stdin was closed
+        number = os.dup(0)
+        os.close(number)
+        return number
+    return 0 if _can_open() else 1 << 20
+
+
+def _can_open() -> bool:
+    with contextlib.suppress(OSError), Path(os.devnull).open("rb"):
+        return True
+    return False
