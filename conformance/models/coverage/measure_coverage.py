@@ -270,7 +270,7 @@ def spread(items: list[T], count: int) -> list[T]:
 
 SECONDS = 5.0
 """About how long all runs may take, on two cores that are otherwise idle."""
-FEWEST = 16
+FEWEST = 12
 """So many calls are asked about whatever they cost."""
 RUNS = 2.5
 """About how many runs a call takes."""
