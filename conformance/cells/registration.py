@@ -28,9 +28,9 @@ def check_registration(run: CellRun) -> None:
             )
             raise Stopped("check", "RegistrationFight", text, "case")
         _check_was_needed(declared, plain, exported)
-        uncalled = [name for name, count in exported.usage.calls.items() if not count]
-        if uncalled:
-            text = f"the symbolic of {uncalled[0]} was never called: the module does not use this operator"
+        uncalled = _uncalled(exported.usage)
+        if uncalled is not None:
+            text = f"the symbolic of {uncalled} was never called: the module does not use this operator"
             raise Stopped("check", "UnusedSymbolic", text, "case")
         _check_ignored(declared, exported.usage)
         changed = symbolics.changed_since(before)
@@ -58,6 +58,19 @@ def _check_was_needed(declared: Mapping[str, Symbolic], plain: Exported | str, e
         what = f"stops with {without}" if isinstance(plain, str) else f"gives {without}"
         text = f"without the symbolic the export {what}; declared is {' or '.join(sorted(wanted))}"
         raise Stopped("check", "NotNeeded" if same_graph else "OtherFailure", text, "case")
+
+
+def _uncalled(usage: symbolics.Usage) -> str | None:
+    """Return an operator whose symbolic was registered for nothing; None where there is none. Of all that one
+    function registers, as a package of symbolics does, one has to be called."""
+    called: dict[str, bool] = {}
+    first: dict[str, str] = {}
+    for operator, count in usage.calls.items():
+        by = usage.registered_by[operator][-1]
+        by = operator if by == symbolics.BY_OPERATOR else by
+        called[by] = called.get(by, False) or count > 0
+        first.setdefault(by, operator)
+    return next((first[by] for by, once in called.items() if not once), None)
 
 
 def _check_ignored(declared: Mapping[str, Symbolic], usage: symbolics.Usage) -> None:

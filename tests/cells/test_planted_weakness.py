@@ -76,3 +76,10 @@ def test_a_registrar_of_several_opsets_is_no_fight(bench):
     python = FIGHT.replace('"aten::asinh", lambda g, x: g.op("Sinh", x), 9', '"aten::acosh", lambda g, x: x, 13')
     python = python.replace("), 9)", "), 15)")
     assert bench.run(BOTH, python, check="registration").status == "passed"
+
+
+def test_of_all_that_one_function_registers_one_has_to_be_called(bench):
+    python = FIGHT.replace('"aten::asinh", lambda', '"aten::sinh", lambda')
+    assert bench.run(BOTH, python, check="registration").status == "passed"
+    record = bench.run(BOTH.replace(" + torch.acosh(x + 2)", ""), python, check="registration")
+    assert verdict(record) == ("failed", "check", "UnusedSymbolic", "case")

@@ -31,6 +31,8 @@ Snapshot: TypeAlias = dict[str, Any]
 """What was registered, by operator name; only `changed_since` looks inside."""
 
 _EXPORTER = "torch.onnx._internal.torchscript_exporter"
+BY_OPERATOR = "symbolics"
+"""The registrar of what a case registers by operator."""
 BASE_OPSET = 9
 """Where the exporter looks for a symbolic when the version asked for is lower."""
 
@@ -48,7 +50,7 @@ class Usage:
     calls: dict[str, int] = field(default_factory=dict)
     consumed: dict[str, dict[str, bool]] = field(default_factory=dict)
     registrar: str = ""
-    """The name of the registrar that is running, or ``symbolics`` for what the case registers by operator."""
+    """The name of the registrar that is running, or ``BY_OPERATOR``."""
     registered_by: dict[str, list[str]] = field(default_factory=dict)
     """By operator, who registered it, in order; a registrar may do so for several opsets and counts once."""
 
@@ -107,7 +109,7 @@ def registered(
             # (my::op -> my::op) is looked up once more, by the version of its domain: mostly 1.
             for version in sorted({min(opset, BASE_OPSET), opset}):
                 for name, symbolic in symbolics.items():
-                    usage.registrar = "symbolics"
+                    usage.registrar = BY_OPERATOR
                     register_custom_op_symbolic(name, symbolic, version)
             for register in registrars:
                 usage.registrar = getattr(register, "__name__", repr(register))
