@@ -38,6 +38,7 @@ from evidence import (
     surprises,
     tensorrt_rtx,
     versions,
+    wrong_answers,
 )
 from evidence.culprits import own_code
 
@@ -54,6 +55,7 @@ PAGES = {
     "mutants": mutants,
     "coverage": coverage,
     "operators": operators,
+    "wrong_answers": wrong_answers,
     "reach": reach,
     "model_types": model_types,
     "versions": versions,
