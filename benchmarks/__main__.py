@@ -1,9 +1,9 @@
 """Measure everything, or the groups that are named, and write each as a section of ``docs/benchmarks.md``; with
 ``--quick`` print the rows and write nothing.
 
-``latency``, ``size`` and ``scale`` run only by name: they take a quarter of an hour and more. ``size`` writes a page
-of its own. Subjects of ``scale`` can be measured alone: ``python -m benchmarks scale --only mlp-100`` prints their
-rows.
+``latency``, ``size``, ``scale`` and ``growth`` run only by name: they take a quarter of an hour and more. ``size``
+writes a page of its own. Subjects of ``scale`` can be measured alone: ``python -m benchmarks scale --only mlp-100``
+prints their rows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from benchmarks import (
     dynamo,
     examples,
     gating,
+    growth,
     inner_loop,
     install,
     isolation,
@@ -46,12 +47,13 @@ GROUPS = {
     "latency": latency,
     "size": size,
     "scale": scale,
+    "growth": growth,
     "observing": observing,
     "red_run": red_run,
     "source": source,
     "seconds": seconds,
 }
-APART = {"latency", "size", "scale"}
+APART = {"latency", "size", "scale", "growth"}
 """Those that run only by name."""
 PUBLISHED = [name for name in GROUPS if name not in ("latency", "size")]
 """Those with a section in ``docs/benchmarks.md``."""
