@@ -160,7 +160,7 @@ TEXT = """# Wrong answers that are ready to be reported
 Made by `tox run -e dev -- python -m evidence wrong_answers`: the wrong rows of [PyTorch's
 operators](operators.md) by cause, each with a small input that shows it. A reproduction needs
 nothing of this package, and ran as the page was made. *Known* is a script of
-[findings](../../findings/README.md), which has what else is known; no tracker was searched.
+`findings/`, which has what else is known; no tracker was searched.
 
 {table}
 

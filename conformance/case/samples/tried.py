@@ -341,10 +341,6 @@ def _values(rng: np.random.Generator, said: Said | None, shape: Sequence[int]) -
     return np.asarray(rng.uniform(said["uniform"]["low"], said["uniform"]["high"], shape))
 
 
-if __name__ == "__main__":
-    main()
-
-
 MEMORY = (
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
     "resize_as_",
@@ -378,3 +374,7 @@ def seed(number: int) -> None:
     torch.manual_seed(number)
     np.random.seed(number)
     random.seed(number)
+
+
+if __name__ == "__main__":
+    main()
