@@ -46,6 +46,10 @@ def find() -> str | None:
     return next((path for name in ([named] if named else NAMES) if (path := shutil.which(name))), None)
 
 
+class Navigated(RuntimeError):
+    """The page that a command was for has been left for another meanwhile."""
+
+
 class Browser:
     """A running browser. Raises RuntimeError for what it refuses or does not answer."""
 
@@ -85,7 +89,8 @@ class Browser:
             answer = self._receive(end, method)
             if answer.get("id") == self._last:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']['message']}")
+                    left = "navigated" in answer["error"]["message"]
+                    raise (Navigated if left else RuntimeError)(f"{method}: {answer['error']['message']}")
                 result: dict[str, Any] = answer["result"]
                 return result
 
@@ -184,9 +189,12 @@ class Page:
         return result["result"].get("value")
 
     def wait(self, expression: str) -> None:
-        """Until the expression is true."""
+        """Until the expression is true. A page that is left while it is asked about says nothing yet."""
         end = time.monotonic() + TIMEOUT
-        while not self.value(expression):
+        while True:
+            with suppress(Navigated):
+                if self.value(expression):
+                    return
             if time.monotonic() > end:
                 raise RuntimeError(f"never became true: {expression}; the page said: {self.complaints}")
             time.sleep(0.01)
