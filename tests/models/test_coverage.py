@@ -108,6 +108,14 @@ def test_a_case_may_say_why_it_is_hollow_or_vacuous_if_it_is(bench, body, errors
     assert [record.status for record in records] == ["failed" if error else "passed" for error in errors]
 
 
+@pytest.mark.own_store  # where the whole answer is not kept
+def test_a_sample_of_the_calls_does_not_say_that_nearly_all_show(bench, monkeypatch):
+    monkeypatch.setattr(asked, "runs_within", lambda run: 8)
+    body = say(CASE, "hollow: its branch begins closed", "with: {scale: 1.0}")
+    record = bench.run_cell(cells_of(bench, body, BLOCK)[1])
+    assert verdict(record) == PASSED and record.coverage == {"seen": 3, "of": 3, "blind": [], "calls": 6}
+
+
 def test_a_cell_that_is_declared_to_fail_does_not_answer_for_its_case(bench):
     fails = """
         fails:
