@@ -1,5 +1,6 @@
-"""How the programs that a model passes through grow with it: by nodes (residual blocks of five small ones) and by
-megabytes of weights (layers of 2,048).
+"""CPU seconds of exporters, converters, simplifiers, by nodes or megabytes.
+
+Nodes are of residual blocks of five small ones, megabytes of layers of 2,048.
 
 Each runs once in a process of its own, with one OpenMP thread; seconds are of the CPU, without imports. The exponent
 is of the last two sizes: 1 is linear, 2 quadratic. A program that takes too long is not given larger ones.
