@@ -25,7 +25,7 @@ from conformance.extras.versions import environments
 
 SCRIPT = Path(__file__).with_name("programs.py")
 OTHERS = ("onnxconverter-common==1.16.0", "onnxslim==0.1.98", "onnx==1.23.2", "numpy==2.4.6")
-"""What an environment of its own has, for the programs that are not among what this package is tested with."""
+"""Packages of an environment of its own, for the programs that are not among what this package is tested with."""
 ELSEWHERE = ("onnxconverter-common's float16 converter", "onnxslim")
 EXPORTERS = ("torch.onnx.export, TorchScript", "torch.onnx.export, dynamo")
 """They make a module of so many nodes, and are given no file."""

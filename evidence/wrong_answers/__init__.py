@@ -47,7 +47,7 @@ BY = {
         "program.model_proto.SerializeToString()",
     ),
 }  # fmt: skip
-"""How each exporter is called, and what the model is then."""
+"""By exporter the call of it, and the model that comes out."""
 RUN = """import numpy, onnx.parser, onnxruntime
 
 text = '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) {{ {model} }}'
@@ -104,7 +104,7 @@ class Shown:
 
     answer: WrongAnswer
     printed: Sequence[tuple[str, str, str]]
-    """Who is wrong, the script, and its output."""
+    """Each with the one at fault, the script, and its output."""
 
 
 def entries() -> tuple[list[WrongAnswer], dict[str, str]]:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import math
 import re
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.case.draw.example import Draw, given
+from conformance.cells import accuracy
 from conformance.judge.comparer import repeated
 from conformance.process.errors import Stopped
 from tests.kit.cases import PASSED, case_of, details, verdict
@@ -96,7 +98,8 @@ def changing(of):
 
 
 @pytest.mark.parametrize("of", ["calls", "sessions"])
-def test_what_a_runtime_does_not_give_again_bit_by_bit_is_noted_and_excuses_nothing(bench, of):
+def test_what_a_runtime_does_not_give_again_bit_by_bit_is_noted_and_excuses_nothing(bench, of, monkeypatch):
+    monkeypatch.setattr(accuracy, "AGAIN", math.inf)  # however busy the host is
     assert bench.run(BODY).warnings == []
     with replaced_runtime(changing(of)):
         record = bench.run(BODY)
@@ -107,6 +110,13 @@ def test_what_a_runtime_does_not_give_again_bit_by_bit_is_noted_and_excuses_noth
     with replaced_runtime(changing(of)):
         wrong = run_wrong(bench, off_by_a_bit, "onnxruntime")
     assert verdict(wrong) == WRONG and any("varies by" in one["text"] for one in wrong.warnings)
+
+
+def test_what_takes_long_to_load_and_call_is_not_done_again(bench, monkeypatch):
+    monkeypatch.setattr(accuracy, "AGAIN", 0.0)
+    with replaced_runtime(changing("sessions")):
+        record = bench.run(BODY)
+    assert verdict(record) == PASSED and record.warnings == []
 
 
 def after_others(seen):
@@ -124,7 +134,10 @@ def after_others(seen):
 
 
 @pytest.mark.parametrize("off", [True, False])
-def test_what_a_runtime_gives_otherwise_after_other_cells_is_noted_where_an_earlier_run_had_none(bench, off):
+def test_what_a_runtime_gives_otherwise_after_other_cells_is_noted_where_an_earlier_run_had_none(
+    bench, off, monkeypatch
+):
+    monkeypatch.setattr(accuracy, "AGAIN", math.inf)
     answers = bench.folder / "answers"
     with replaced_runtime(after_others(set())) if off else contextlib.nullcontext():
         first, other, again = (bench.run(body, answers=answers) for body in (BODY, case_of("torch.cos(x)"), BODY))

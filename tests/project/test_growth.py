@@ -1,4 +1,4 @@
-"""What growing models cost: the exponent, what ends a program's row, and what is measured of a run."""
+"""The cost of growing models: the exponent, what ends a program's row, and what is measured of a run."""
 
 import sys
 from pathlib import Path

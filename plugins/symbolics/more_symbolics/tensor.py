@@ -299,7 +299,7 @@ class Symbolic(NamedTuple):
 
 
 KINDS = {"int": "i", "float": "f", "bool": "b", "str": "s", "list[int]": "is"}
-"""What ``parse_args`` calls Python's types; all others are values of the graph."""
+"""Names that ``parse_args`` has for Python's types; all others are values of the graph."""
 SYMBOLICS: dict[str, Symbolic] = {}
 """All symbolics, by the operators that they are of: ``aten::asinh``."""
 
