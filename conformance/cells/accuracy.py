@@ -196,5 +196,6 @@ def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
         worst = verify.compare(outputs, example.right()).worst
         return worst is None or worst.ratio * Limits.accuracy_factor <= ratio
 
-    witness = saturation.ask(model.file, run.libraries(), run.config(), example.inputs, None, closer)
+    runtime, config = f"{run.cell.runtime}", run.config()
+    witness = saturation.ask(runtime, model.file, run.libraries(), config, example.inputs, None, closer)
     note_details(record, {"cause": saturation.cause_shown_by(witness)})

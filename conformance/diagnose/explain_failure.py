@@ -122,9 +122,9 @@ def smallest_example(of: CheckedCell, example: Example, stop: Stopped) -> tuple[
 
 
 def may_saturate(run: CellRun) -> bool:
-    """Return whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
+    """Return whether the cell's runtime may run its model with 8-bit kernels that saturate on this processor."""
     nodes = (run.record.graph or {}).get("nodes") or {}
-    return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, run.settings.instructions)
+    return saturation.possible(run.cell.runtime, nodes, run.settings.instructions)
 
 
 def whom_to_ask(of: CheckedCell) -> Ask:
@@ -166,8 +166,8 @@ def whom_to_ask(of: CheckedCell) -> Ask:
             elif run.cell.check == "fidelity" and base_of(run.cell.precision) == "int8" and file is not None:
                 inquiry = inquiry.plus(*_ask_what_is_meant(verify, file, libraries, example, output))
             if may_saturate(run):
-                model = (converted or stored).file
-                inquiry = saturation.ask_about(inquiry, example, verify, model, libraries, run.config())
+                model, runtime = (converted or stored).file, f"{run.cell.runtime}"
+                inquiry = saturation.ask_about(inquiry, runtime, example, verify, model, libraries, run.config())
         return inquiry.explained()
 
     models = [model.facts.sha for model in (stored, converted) if model is not None]

@@ -63,6 +63,11 @@ class RuntimeEntry(NamedTuple):
     what the runtime makes of it, and whose ``absence`` says why this host has none; empty where outputs do."""
     shown_inside: str = ""
     """What has to be said of these tensors, where the runtime's optimizer or fusions decide on them."""
+    wide: tuple[tuple[str, str], ...] = ()
+    """The option with which its 8-bit kernels cannot saturate, which add up products in 16 bits on processors without
+    VNNI; empty where nothing is known of such kernels."""
+    wide_form: str = ""
+    """The runtime that is a form of it with that option; empty where ``opens`` takes the option."""
     scripted: bool = False
     """True if a script that runs a small model in it alone is written for whoever mends it
     (``diagnose.smallest.model_script``)."""
@@ -187,6 +192,7 @@ _OWN = (
         shown_inside="whose optimizer merges fewer nodes than it would were the tensors inside not shown",
         takes=("config",),
         short="ort",
+        wide=(("session.x64quantprecision", "1"),),
         signs=True,
         scripted=True,
         packages=tuple(dict.fromkeys(_OF_ONNXRUNTIME)),
@@ -199,12 +205,24 @@ _OWN = (
         short="ov",
         second_opinion=True,
         values_only=True,
+        wide=(("LP_TRANSFORMS_MODE", "NO"),),
+        wide_form="openvino-float32",
         scripted=True,
         no_witness="conformance.runtimes.openvino:no_witness",
         # Virtual machines may announce AMX and refuse it, which OpenVINO does not survive.
         witness_environment=(("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI"),),
         absent="conformance.runtimes.openvino:absence",
         packages=("openvino",),
+    ),
+    RuntimeEntry(
+        name="openvino-float32",
+        title="OpenVINO without kernels of 8 bits",
+        opens="conformance.runtimes.openvino:open_in_float32",
+        imports="conformance.runtimes.openvino:imported",
+        kernels="openvino",
+        in_cases=False,
+        witness_environment=(("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI"),),
+        absent="conformance.runtimes.openvino:absence",
     ),
     RuntimeEntry(
         name="tensorrt",

@@ -37,8 +37,10 @@ NETWORKS = "evidence.converted.networks"
 SCRIPT = Path(__file__).with_name("convert.py")
 RUNTIMES = "onnxruntime,openvino"
 
-Result = Literal["right", "a setting named", "loses too much", "not verified", "real", "accused"]
+Result = Literal["right", "a setting named", "saturates", "loses too much", "not verified", "real", "accused"]
 RESULTS: tuple[Result, ...] = get_args(Result)
+CAUSES: Mapping[str | None, Result] = {"setting": "a setting named", "saturation": "saturates"}
+"""Results by the cause that a red was shown to have, which tells the user what to do."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +163,11 @@ def result_of(model: Mapping[str, Any]) -> Result:
     """Return what a report says of a sound file. What is reported and counts for nothing, such as a conversion that
     nobody asked for, is no red."""
     reds = [one for one in model["records"] if one["status"] == "failed" and one["id"] not in model["uncounted"]]
-    if any(not (_names_a_setting(one) or _loses(one)) for one in reds):
+    causes = {"loses too much" if _loses(one) else CAUSES.get((one["cause"] or {}).get("name")) for one in reds}
+    if None in causes:
         return "accused"
-    if reds:
-        return "loses too much" if any(map(_loses, reds)) else "a setting named"
-    return "right" if model["verified"] else "not verified"
-
-
-def _names_a_setting(record: Mapping[str, Any]) -> bool:
-    return (record["cause"] or {}).get("name") == "setting"
+    worst: Sequence[Result] = ("loses too much", "saturates", "a setting named")
+    return next((name for name in worst if name in causes), "right" if model["verified"] else "not verified")
 
 
 def _loses(record: Mapping[str, Any]) -> bool:

@@ -28,12 +28,12 @@ from conformance.results.records.processor import is_of_kind
 from conformance.results.records.record import Record
 from conformance.results.records.run_file import read_run
 from conformance.results.records.settle import Expectation, settle
-from conformance.runtimes import onnxruntime
+from conformance.runtimes import onnxruntime, openvino
 from tests.cells.test_bundle import pack
 from tests.kit.cases import PASSED, QUICK, Bench, load_case, module_of, problems_of, say, verdict
 from tests.kit.models import model_of
 from tests.kit.modules import net_of
-from tests.kit.runtimes import replaced_runtime
+from tests.kit.runtimes import altered, replaced_runtime
 from tests.results.baseline.support import record as a_record
 
 OLDER, NEWER, ARM = frozenset({"avx2", "f16c"}), frozenset({"avx2", "avx512_vnni"}), frozenset({"asimddp"})
@@ -110,6 +110,27 @@ def test_a_processor_without_vnni_alone_is_no_proof(bench, plant):
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime") and record.cause is None
     shown = text.failure(record)
     assert "session.x64quantprecision=1: the same outputs" in shown and "reduce_range" not in shown
+
+
+@pytest.mark.parametrize("saturates", [True, False])
+def test_openvino_is_asked_in_float32_which_shows_saturation_or_none(bench, saturates):
+    names = ["openvino"] if saturates else ["openvino", "openvino-float32"]
+
+    def in_float32(original: Any) -> Any:
+        return altered(openvino.open_in_float32, lambda inputs, outputs: halved(outputs))
+
+    body = BODY.replace("runtimes: onnxruntime", "runtimes: openvino")
+    with replaced_runtime(in_float32, *names):
+        record, newer = run(bench, OLDER, body), run(bench, NEWER, body)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    shown = text.failure(record)
+    assert newer.cause is None and "LP_TRANSFORMS_MODE" not in text.failure(newer)
+    if saturates:
+        assert record.cause["name"] == "saturation" and record.cause["shown_by"] == {"LP_TRANSFORMS_MODE": "NO"}
+        assert "OpenVINO with LP_TRANSFORMS_MODE=NO: is right" in shown
+        assert 'compile_model(..., {LP_TRANSFORMS_MODE: "NO"})' in shown and "session." not in shown
+    else:
+        assert record.cause is None and "OpenVINO with LP_TRANSFORMS_MODE=NO: the same outputs" in shown
 
 
 def test_a_runtime_without_the_switch_leaves_it_open(bench, plant, monkeypatch):

@@ -352,9 +352,9 @@ class _Replay:
             )  # fmt: skip
             inquiry = find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
-        saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, self._host)
-        if stop.stage == "compare" and saturates:
-            inquiry = saturation.ask_about(inquiry, example, comparer, model, libraries, entry.config)
+        if stop.stage == "compare" and saturation.possible(self._runtime, nodes, self._host):
+            config = entry.config
+            inquiry = saturation.ask_about(inquiry, self._runtime, example, comparer, model, libraries, config)
         return blame(stop, inquiry.explained(), {"inputs": shown(example.inputs)})
 
     def note(self, draw: Draw, stage: str) -> None:

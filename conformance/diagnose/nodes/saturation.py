@@ -1,5 +1,5 @@
-"""Find out whether ONNX Runtime's 8-bit kernels saturated, which add up products in 16 bits on x86 processors without
-VNNI, or whether a setting trades accuracy for speed.
+"""Find out whether 8-bit kernels saturated, which on x86 processors without VNNI add up products in 16 bits, or
+whether a setting trades accuracy for speed.
 
 ``vpmaddubsw``, which those kernels are made of, adds two products of 8-bit numbers into 16 bits and saturates: 127
 times 255, twice, is 64,770, and 32,767 comes out. ONNX Runtime has a switch that makes it take wider kernels
@@ -9,6 +9,8 @@ the switch, and wrong without it, shows that saturation is the cause; that a pro
 The switch has a gap: ONNX Runtime makes uint8 of int8 for those kernels, but not of an operand between whose
 QuantizeLinear and DequantizeLinear it has moved a Transpose, and uint8 times int8 saturates. A session that has the
 switch is asked about the same model with activations in uint8 from the start, which means the same to the last bit.
+
+OpenVINO has no wider kernels; its switch leaves what stands between Q and DQ in float32.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ from conformance.results.records.explanation import Shows
 from conformance.results.records.processor import is_of_kind
 from conformance.results.records.record import Answer, Witness
 from conformance.results.records.record_types import Cause
+from conformance.runtimes import registry
 from conformance.runtimes.onnxgraph.reads import captured, copy_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-SWITCH = {"session.x64quantprecision": "1"}
+SWITCH = dict(registry.named("onnxruntime").wide)
 """The session option that makes ONNX Runtime take wider kernels."""
 
 UNSIGNED = {"activations": "uint8"}
@@ -51,9 +54,11 @@ OPERATORS = {
 """A graph with none of these has nothing that 8-bit kernels compute."""
 
 
-def possible(nodes: Mapping[str, int], instructions: Collection[str]) -> bool:
-    """Return whether a model with these nodes can meet saturating kernels on a processor with these instruction
-    sets."""
+def possible(runtime: str | None, nodes: Mapping[str, int], instructions: Collection[str]) -> bool:
+    """Return whether a runtime can meet saturating kernels in a model with these nodes, on a processor with these
+    instruction sets."""
+    if not runtime or not registry.named(runtime).wide:
+        return False
     eight_bit = any(name.rpartition("::")[2] in OPERATORS for name in nodes)
     return eight_bit and is_of_kind({"lacks": VNNI}, instructions)
 
@@ -96,6 +101,7 @@ def _has_point(node: NodeProto, points: Collection[str]) -> bool:
 
 
 def ask(
+    runtime: str,
     model: Path,
     libraries: Sequence[str],
     config: Mapping[str, str],
@@ -103,31 +109,36 @@ def ask(
     got: Sequence[Array] | None,
     agrees: Callable[[list[Array]], bool],
 ) -> Witness:
-    """Run the model with ``SWITCH``, or, where the session has the switch already, as ``unsigned`` changes it;
-    ``agrees`` decides on the outputs. ``got`` are those of the model as it stands, or None where they are unknown.
+    """Run the model with the runtime's switch, or, where a session of ONNX Runtime has it already, as ``unsigned``
+    changes it; ``agrees`` decides on the outputs. ``got`` are those of the model as it stands, or None where they are
+    unknown, and ``config`` ONNX Runtime's session options.
 
     Outputs that the switch does not change prove nothing: ONNX Runtime takes options that it does not know without a
     word.
     """
     from conformance.runtimes.onnxruntime import knows
 
-    has_switch = SWITCH.items() <= config.items()
+    entry = registry.named(runtime)
+    switch = dict(entry.wide)
+    has_switch = switch.items() <= config.items()
 
     def witness(answer: Answer, error: str | None = None) -> Witness:
-        return Witness("onnxruntime", answer, error, config=UNSIGNED if has_switch else SWITCH)
+        return Witness(runtime, answer, error, config=UNSIGNED if has_switch else switch)
 
-    if has_switch:
+    if entry.wide_form:
+        asked = other_runtime.ask(entry.wide_form, model, libraries, inputs)
+    elif has_switch:
         import onnx
 
         changed = unsigned(onnx.load(str(model)))
         if changed is None:
             return witness("abstains")
         with on_disk(changed) as file:
-            asked = other_runtime.ask("onnxruntime", file, libraries, inputs, config)
-    elif not all(map(knows, SWITCH)):
+            asked = other_runtime.ask(runtime, file, libraries, inputs, config)
+    elif not all(map(knows, switch)):
         return witness("abstains")
     else:
-        asked = other_runtime.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
+        asked = other_runtime.ask(runtime, model, libraries, inputs, {**config, **switch})
     if asked.outputs is None:
         return witness(asked.answer, asked.error)
     if got is not None and same(asked.outputs, got):
@@ -136,14 +147,10 @@ def ask(
 
 
 def ask_about(
-    inquiry: Inquiry,
-    example: Example,
-    comparer: Comparer,
-    model: Path,
-    libraries: Sequence[str],
+    inquiry: Inquiry, runtime: str, example: Example, comparer: Comparer, model: Path, libraries: Sequence[str],
     config: Mapping[str, str],
-) -> Inquiry:
-    """Ask what ONNX Runtime, whose answer is wrong, answers with kernels that cannot saturate."""
+) -> Inquiry:  # fmt: skip
+    """Ask what a runtime whose answer is wrong answers with kernels that cannot saturate."""
     session = comparer.session
     assert session is not None
     got = or_else(None, lambda: session.run(example.inputs))
@@ -153,7 +160,7 @@ def ask_about(
     def agrees(outputs: list[Array]) -> bool:
         return comparer.compare(outputs, example.right("all")).verdict != "failed"
 
-    witness = ask(model, libraries, config, example.inputs, got, agrees)
+    witness = ask(runtime, model, libraries, config, example.inputs, got, agrees)
     return inquiry.plus(witness, details={"cause": cause_shown_by(witness)})
 
 

@@ -218,7 +218,7 @@ def proves_nothing_by_stopping(runtime: str) -> bool:
 
 
 def _with_options(witness: Answered) -> str:
-    """The answer of ONNX Runtime where its 8-bit sums cannot saturate."""
+    """The answer of a runtime where its 8-bit sums cannot saturate."""
     answer, config = witness["answer"], witness.get("config") or {}
     if answer == "abstains" and "activations" in config:
         return "the model has no activations in int8 between Q and DQ, so it is open whether its 8-bit sums saturated"
@@ -232,7 +232,7 @@ def _with_options(witness: Answered) -> str:
         "lost": f"no answer, it ended with {witness.get('error')}",
     }
     options = ", ".join(f"{key}={value}" for key, value in config.items())
-    return f"ONNX Runtime with {options}: {said.get(answer, answer)}"
+    return f"{title(witness['runtime'])} with {options}: {said.get(answer, answer)}"
 
 
 def saturates(record: Record) -> bool:
@@ -254,7 +254,10 @@ def advice(cause: Cause | None) -> Iterator[str]:
     options = ", ".join(f'{key}: "{value}"' for key, value in cause["shown_by"].items())
     yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits"
     yield "what to do, in the case and in the deployment that it stands for; one of these:"
-    yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
+    if "LP_TRANSFORMS_MODE" in cause["shown_by"]:
+        yield f"  compile_model(..., {{{options}}})   float32 between Q and DQ, slower"
+    else:
+        yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
     yield "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB"
     yield f"  deploy on processors with VNNI, and declare the failure for the others: {declared}"
 
