@@ -15,6 +15,7 @@ from conformance.models.exporters import graph
 from conformance.models.exporters.exporters import named_as_in_case_of
 from conformance.models.kept.model_store import Store, Stored, derived_key, place_of
 from conformance.models.precision import convert as conversion
+from conformance.models.precision import int8
 from conformance.models.precision.by_others import changed_weights, precision_of
 from conformance.models.precision.calibration import Feeds
 from conformance.models.precision.fp16 import has_floats
@@ -57,6 +58,8 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
                 start = time.perf_counter()
                 given = conversion.source(stored.file, precision, settings, cell.exporter)
                 measured = run.prepared.extremes(stored.facts.sha, feeds, lambda: conversion.measure(given, feeds))
+                if base_of(precision) == "int8":
+                    run.stages.expect(int8.expected_seconds(given.model.graph, given.operators))
                 model, told = conversion.convert(given, feeds, measured)
                 data = serialized(model)
                 seconds = {"convert": round(time.perf_counter() - start, 6)}

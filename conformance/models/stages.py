@@ -61,6 +61,10 @@ class Stages:
         text = f'{{"stage":"{stage}","draw":{draw.encoded},"examples":{done},"of":{of}}}'
         self._progress.write(text if not self._failed else f"{text[:-1]},{encode(self._failed)[1:]}")
 
+    def expect(self, seconds: float) -> None:
+        """Tell the parent process how long the current stage may take in all."""
+        self._progress.note(stage=self.current, expect=round(seconds), **self._failed)
+
     def failed(self, stop: Stopped, draw: Draw) -> None:
         """Tell the parent process how the cell has failed, in case explaining that ends the process."""
         what = {"stage": stop.stage, "error": stop.error, "reason": stop.reason[:_REASON], "fault": stop.fault}

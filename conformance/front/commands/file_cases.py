@@ -27,6 +27,9 @@ RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")
 """The runtimes that may run a file; ONNX's evaluator says what is right."""
 
 
+LONG = 30.0
+"""Seconds from which on quantizing is left out where nobody has asked for it."""
+
 _CALIBRATED = ("int8", "int4", "fp8")
 """Precisions whose cost depends on the data, of which ``check`` draws its own: without a limit of the user's, a file
 is called wrong where it gives more noise than signal, and its decibels are told."""
@@ -101,6 +104,12 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
     if "int8" in precisions and told.opset < INT8_OPSET:
         say(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
         precisions.remove("int8")
+    long = _seconds_to_quantize(read) if "int8" in precisions else 0.0
+    if long >= LONG:
+        why = f"ONNX Runtime's quantizer looks through all nodes for each, which may take {long:.0f} s here"
+        say(f"int8: {why}" if given.precision else f"int8: left out, as {why} (--precision int8 converts it)")
+        if not given.precision:
+            precisions.remove("int8")
     target: dict[str, object] = {"opsets": [told.opset]}
     conversions: dict[str, dict[str, object]] = {word: {} for word in precisions if word != "fp32"}
     if already in _CALIBRATED:
@@ -133,6 +142,14 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         "runtimes": _runtimes(given.runtime), **({"inputs": inputs} if inputs else {}), **specials, **more,
         "precisions": conversions,
     }  # fmt: skip
+
+
+def _seconds_to_quantize(file: Path) -> float:
+    from conformance.models.precision.int8 import expected_seconds
+    from conformance.process.errors import or_else
+    from conformance.runtimes.onnxgraph.mapped import read_graph
+
+    return or_else(0.0, lambda: expected_seconds(read_graph(file).graph))
 
 
 def _compare_with_memory(file: Path, beside: Iterable[str]) -> None:

@@ -76,7 +76,12 @@ def doing(note: Mapping[str, Any], seconds: float) -> str:
     dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
     of = f" of {note['of']}" if note.get("of") else ""
     examples = f", {note['examples']}{of} examples" if note.get("examples") else ""
-    return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {seconds:.0f} s"
+    long = f", which takes about {note['expect']} s" if note.get("expect", 0) >= _LONG else ""
+    return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{long}{examples}, {seconds:.0f} s"
+
+
+_LONG = 5
+"""Seconds from which on it is said how long a stage may take."""
 
 
 def repetition(record: Record, first: str) -> str:
