@@ -16,8 +16,10 @@ from conformance.compare.judges import Right, defaults_for
 from conformance.diagnose.nodes import blame
 from conformance.diagnose.nodes.other_runtime import ask
 from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.judge.verify_converted import evaluated
+from conformance.models.cell_run import CellRun
 from conformance.process.arrays import Array
-from conformance.process.errors import NoVerdict, Stopped, Unavailable
+from conformance.process.errors import NoVerdict, Stopped, Unavailable, or_else
 from conformance.results.records.explanation import kernels
 from conformance.runtimes import registry
 from conformance.runtimes.other_shapes import other_shape
@@ -43,15 +45,45 @@ def unsupported(red: RedCell) -> Unavailable | None:
 def unseconded(red: RedCell) -> Unavailable | None:
     """Of a file: the runtime gives other values than the only one who computes what it means."""
     run, example = red.of.run, red.example
-    if run.cell.case.says.onnx is None or red.stop.stage != "compare" or example is None:
+    if red.stop.stage != "compare" or example is None:
         return None
-    if run.cell.is_of_own_file or not (run.cell.converted or _is_another(red.of)):
+    if _is_of_others(run) and run.cell.check != "fidelity":
+        text = _without_evaluator(red.of, example, red.stop)
+    elif run.cell.case.says.onnx is None:
+        return None
+    elif run.cell.is_of_own_file or not (run.cell.converted or _is_another(red.of)):
         text = _without_second(red.of, example, red.stop)
     elif run.cell.check == "fidelity":
         text = _unconverted(red.of, example, example.wanted)
     else:
         return None
     return None if text is None else NoVerdict(text)
+
+
+def _is_of_others(run: CellRun) -> bool:
+    """Return whether the cell runs a file that somebody else has converted."""
+    cell = run.cell
+    return cell.converted and not cell.is_of_own_file and cell.case.says.precisions[cell.precision].of_others
+
+
+def _without_evaluator(of: CheckedCell, example: Example, stop: Stopped) -> str | None:
+    """Say that what a file means that others have converted is ONNX Runtime's word alone, and a runtime with kernels
+    of its own gives other values."""
+    run, runtime, converted = of.run, of.run.cell.runtime or "", of.converted
+    if kernels(runtime) == "onnxruntime" or converted is None:
+        return None
+    session = evaluated(converted.file)
+    outputs = None if session is None else or_else(None, lambda: session.run(example.inputs))
+    if _agrees(of, outputs, example):
+        return None
+    entry = registry.named(runtime)
+    others = [other for other in registry.second_opinions(runtime) if kernels(other.name) != "onnxruntime"]
+    for other in (*others, *([registry.named(entry.wide_form)] if entry.wide_form else [])):
+        asked = ask(other.name, converted.file, run.libraries(), example.inputs, run.config())
+        if _agrees(of, asked.outputs, example, values_only=other.values_only):
+            return None
+    others_say = "nobody else computes the file" if outputs is None else "ONNX's evaluator others again"
+    return f"{entry.title} and ONNX Runtime give other values ({stop.error}), and {others_say}"
 
 
 def _is_another(of: CheckedCell) -> bool:

@@ -262,9 +262,9 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
     @cache
     def opened() -> Session:
         with run.stages("load", "precision"):
-            evaluated = _evaluated(converted.file) if run.cell.is_of_own_file and not run.libraries() else None
-            if evaluated is not None:
-                return evaluated
+            evaluator = evaluated(converted.file) if run.cell.is_of_own_file and not run.libraries() else None
+            if evaluator is not None:
+                return evaluator
             return run.enter(opener(meaning_of(run.cell.precision))(converted.file, run.libraries()))
 
     return opened
@@ -275,7 +275,7 @@ def meaning_of(precision: str) -> str:
     return EVALUATOR if base_of(precision) in _UNKNOWN_TO_LITERAL else LITERAL
 
 
-def _evaluated(file: Path) -> Session | None:
+def evaluated(file: Path) -> Session | None:
     """Return ONNX's evaluator, as it says what any file means; None where it has no say on an operator, or knows no
     such operator, as those of ONNX Runtime alone."""
     found = mapped(file)

@@ -227,6 +227,41 @@ def of_onnxruntime_alone():
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
+def quantized_in_another_domain():
+    """The same network, as ONNX Runtime's quantizer writes 16 bits below opset 21: ONNX's evaluator has no such
+    domain."""
+    model = quantized()
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.domain = "com.microsoft"
+    return model
+
+
+WRONG_OPENVINO = {
+    "all of it": (["openvino", "openvino-float32"], quantized_in_another_domain, "skipped"),
+    "but in float32": (["openvino"], quantized_in_another_domain, "failed"),
+    "by ONNX's evaluator too": (["openvino", "openvino-float32"], quantized, "failed"),
+}
+
+
+@pytest.mark.parametrize("names, make, status", WRONG_OPENVINO.values(), ids=WRONG_OPENVINO)
+def test_a_runtime_is_not_accused_by_onnx_runtimes_word_alone(tmp_path, bench, names, make, status):
+    """What a converted file means is computed by ONNX Runtime, by whose kernels another runtime is not wrong yet."""
+    (tmp_path / "small.onnx").write_bytes(make().SerializeToString())
+    onnx.save(converted.original(), tmp_path / "net.onnx")
+    precision = precision_of(make())
+    lines = ["onnx: net.onnx", "runtimes: openvino", "specials: false",
+             f"precisions: {{{precision}: {{file: small.onnx}}}}"]  # fmt: skip
+    (cell,) = (one for one in plan(load_case(tmp_path, say(*lines))) if one.check == "accuracy" and one.converted)
+    sound = bench.run_cell(cell)
+    assert sound.status == "passed", sound.reason
+    with wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(1.5)], *names):
+        record = bench.run_cell(cell)
+    assert record.status == status, record.reason
+    assert status == "failed" or "nobody else computes the file" in record.reason
+
+
 @pytest.mark.parametrize("make", [of_opset_17, of_onnxruntime_alone])
 def test_a_converted_file_that_the_evaluator_does_not_read_is_no_mistake_of_anybody(tmp_path, bench, make):
     file = tmp_path / "net.onnx"
