@@ -1,7 +1,8 @@
 #!/bin/sh
-# The list of operators beside the public parser of TensorRT 10.15 restricts GridSample to four dims, TopK to fewer than
-# 3,840 values in order, Resize to nearest and linear, LSTM to layout 0, and opsets to 9 to 24. The parser of TensorRT
-# for RTX takes all of these, and refuses what the same list restricts elsewhere. Each model is valid.
+# The list of operators beside the public parser of TensorRT 10.15 is of ONNX's own, and restricts GridSample to four
+# dims, TopK to fewer than 3,840 values in order, Resize to nearest and linear, LSTM to layout 0, and opsets to 9 to 24.
+# The parser of TensorRT for RTX takes all of these and two operators of com.microsoft, and refuses what the same list
+# restricts elsewhere. Each model is valid.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -17,7 +18,7 @@ log = trt.Logger(trt.Logger.INTERNAL_ERROR)
 
 
 def takes(text, opset=18):
-    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> g {text}')
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]> g {text}')
     onnx.checker.check_model(model, full_check=True)
     builder = trt.Builder(log)
     network = builder.create_network(0)
@@ -37,6 +38,7 @@ FIRST = "y = LSTM<hidden_size=3, layout=1>(x, w, r)"
 LSTM = f"(float[3,4,2] x, float[1,12,2] w, float[1,12,3] r) => (float[3,4,1,3] y) {{ {FIRST} }}"
 POOL = "(float[1,2,9,9] x) => (float[1,2,5,5] y) { y = MaxPool<kernel_shape=[3,3], dilations=[2,2]>(x) }"
 ADDS = "(float[4] x, int64[1,1] i, float[1] u) => (float[4] y) { y = ScatterND<reduction=\"add\">(x, i, u) }"
+OTHER = "(float[1,2,8] x, float[1,2,8] z, float[8] w) => (float[1,2,8] y) { y = com.microsoft.%s }"
 print(f"onnx {onnx.__version__}, tensorrt_rtx {trt.__version__}")
 restricted = {
     "GridSample of five dims": takes(GRID, 20),
@@ -46,6 +48,8 @@ restricted = {
     "LSTM with layout 1": takes(LSTM),
     "opset 8": takes(RELU, 8),
     "opset 28": takes(RELU, 28),
+    "MultiHeadAttention of com.microsoft": takes(OTHER % "MultiHeadAttention<num_heads=2>(x, z, z)"),
+    "SkipSimplifiedLayerNormalization of com.microsoft": takes(OTHER % "SkipSimplifiedLayerNormalization(x, z, w)"),
 }
 refused = {
     "MaxPool with dilations": takes(POOL),
