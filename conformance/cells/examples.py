@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from conformance.case.draw.draw import Draw, about
@@ -132,7 +133,8 @@ class Examples:
         budget = self._of.run.settings.budget
         if budget is None and expectations(self._cell):
             budget = math.inf  # else a declared failure would not show on a slow host
-        return InTime(undeclared, budget, more=more)
+        # what is kept counts as when it was computed: else each run from the store would have time for more examples
+        return InTime(undeclared, budget, lambda: time.process_time() + self._verify.spared(), more)
 
     def _examples(self, draws: Iterable[Draw]) -> Iterator[Example]:
         return map(self._verify.example, draws)

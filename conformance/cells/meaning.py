@@ -6,6 +6,7 @@ of the work in which exporters meet it, and no run of TensorRT.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -54,8 +55,9 @@ class KeptNetwork:
         """Return the model's outputs, kept or computed now; raises what ``NetworkSession.run`` does."""
         known = self._kept.outputs(self._by, dict(inputs))
         if known is None:
-            known = self._session.run(inputs)
-            self._kept.add_outputs(self._by, dict(inputs), known)
+            session, start = self._session, time.process_time()
+            known = session.run(inputs)
+            self._kept.add_outputs(self._by, dict(inputs), known, time.process_time() - start)
         return known
 
     @property

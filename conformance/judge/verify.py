@@ -88,6 +88,9 @@ class Verifier(Comparer):
     def again(self, example: Example) -> Example:
         return self.example(example.draw)
 
+    def spared(self) -> float:
+        return self.kept.spent
+
     def doubted(self, example: Example, failure: Stopped) -> Outcome:
         """An example that fails by a kept answer is run again with what PyTorch answers now, unless the case declares
         the failure and PyTorch still gives the same answer. Of huge values nothing is said where float64 does not

@@ -58,7 +58,9 @@ class KeptAnswers:
         self._exact = _Table[list[Array] | None]()
         self._moved = _Table[list[Array]]()
         self._kernels = _Table[dict[str, object]]()
-        self._outputs = _Table[list[Array]]()
+        self._outputs = _Table[tuple[list[Array], float]]()
+        self.spent = 0.0
+        """Seconds of CPU that an earlier run took for the outputs that this one was given."""
         self.first: list[Array] | None = None
         """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
         self.asked = False
@@ -103,14 +105,16 @@ class KeptAnswers:
     def outputs(self, by: str, inputs: Inputs) -> list[Array] | None:
         """Return copies of what an earlier run computed of these inputs, by what ``by`` says; None where that is not
         known."""
-        found = self._outputs.known.get((by, _sha(inputs)))
-        return None if found is None else [array.copy() for array in found]
+        outputs, seconds = self._outputs.known.get((by, _sha(inputs)), (None, 0.0))
+        self.spent += seconds
+        return None if outputs is None else [array.copy() for array in outputs]
 
-    def add_outputs(self, by: str, inputs: Inputs, outputs: list[Array]) -> None:
-        """Note what was computed of some inputs. Whatever of ``by`` may change them has to be in its text."""
+    def add_outputs(self, by: str, inputs: Inputs, outputs: list[Array], seconds: float = 0.0) -> None:
+        """Note what was computed of some inputs, in so many seconds of CPU. Whatever of ``by`` may change them has to
+        be in its text."""
         place = by, _sha(inputs)
         if place[1] is not None and place not in self._outputs.new and self._has_room(outputs):
-            self._outputs.new[place] = outputs
+            self._outputs.new[place] = outputs, seconds
 
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
@@ -182,7 +186,10 @@ class KeptAnswers:
             ],
             "moved": [[place, [described(array) for array in moved]] for place, moved in self._moved.all.items()],
             "kernels": self._kernels.all,
-            "outputs": [[place, [described(array) for array in made]] for place, made in self._outputs.all.items()],
+            "outputs": [
+                [place, [described(array) for array in made], seconds]
+                for place, (made, seconds) in self._outputs.all.items()
+            ],
         }
         head = json.dumps(told).encode()
         data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
@@ -214,8 +221,8 @@ class KeptAnswers:
             self._exact.known[_hashable(key)] = None if exact is None else list(map(array, exact))
         for key, moved in told["moved"]:
             self._moved.known[_hashable(key)] = list(map(array, moved))
-        for key, outputs in told["outputs"]:
-            self._outputs.known[_hashable(key)] = list(map(array, outputs))
+        for key, outputs, seconds in told["outputs"]:
+            self._outputs.known[_hashable(key)] = list(map(array, outputs)), seconds
         self._kernels.known = told["kernels"]
         self.first = first
 

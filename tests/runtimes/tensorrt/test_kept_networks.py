@@ -5,6 +5,7 @@ import pytest
 from conformance.models.kept.answers import KeptAnswers
 from conformance.runtimes.tensorrt.build import parse
 from conformance.runtimes.tensorrt.network.evaluation import NetworkEvaluator
+from conformance.runtimes.tensorrt.network.network_session import NetworkSession
 from conformance.runtimes.tensorrt.rtx import absence
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, say, verdict
@@ -42,6 +43,21 @@ def test_more_examples_are_computed_and_kept(bench):
     record, counts = counted(bench, SOUND, examples=9)
     assert verdict(record) == PASSED and 0 < counts["run"] < record.examples
     assert not counted(bench, SOUND, examples=9)[1]
+
+
+def test_examples_for_which_the_time_did_not_last_are_left_out_again(bench, monkeypatch):
+    """Else each run from the store would compute others, until none is left."""
+    quick = NetworkSession.run
+
+    def slow(*asked):
+        sum(range(5_000_000))  # a clock that is read here would be taken for one that the case reads
+        return quick(*asked)
+
+    monkeypatch.setattr(NetworkSession, "run", slow)
+    first, counts = counted(bench, SOUND, budget=0.5)
+    assert verdict(first) == PASSED and counts["run"] < 7, first.reason
+    second, counts = counted(bench, SOUND, budget=0.5)
+    assert not counts and second.left_out == first.left_out is not None and second.examples == first.examples
 
 
 @pytest.mark.parametrize("changed", ["the version", "the code"])
