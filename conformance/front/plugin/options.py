@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -21,6 +21,7 @@ from conformance.process.errors import UserError
 from conformance.process.worker import memory
 from conformance.results.records.processor import INSTRUCTIONS
 from conformance.results.records.sanitize import block
+from conformance.results.records.words import Check, Exporter, Precision
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _ENDS = {"none": 0.0, "all": math.inf}
 """The words that ``--explain`` takes besides a time."""
+_WORDS = (*get_args(Check), *get_args(Exporter), *get_args(Precision), *registry.IN_CASES)
+_BROAD = {"and", "or", "not", *_WORDS, *(f"test_{word}" for word in get_args(Check))}
+"""The words of a ``-k`` that chooses among the cells of all cases."""
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 
@@ -127,7 +131,8 @@ class Options:
     def may_need_dynamo(self) -> bool:
         """Return whether several processes may export with dynamo, before the cases are read: whether a case file
         names it, or no exporter at all, and no ``-k`` chooses few cells. A wrong answer costs seconds and no more."""
-        if self.config.getoption("keyword") or (self["exporter"] and "dynamo" not in self["exporter"]):
+        words = re.findall(r"[^\s()]+", self.config.getoption("keyword") or "")
+        if {*words} - _BROAD or (self["exporter"] and "dynamo" not in self["exporter"]):
             return False
         for path in self.case_paths():
             for file in path.rglob("*.y*ml") if path.is_dir() else [path]:

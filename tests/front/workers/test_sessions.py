@@ -172,3 +172,14 @@ def test_what_dynamo_needs_is_imported_only_where_a_case_may_export_with_it(tmp_
     file.write_text(text)
     options = Options(pytest.Config.fromdictargs({}, ["--conformance-cases", str(file)]))
     assert options.may_need_dynamo() == may
+
+
+@pytest.mark.parametrize(("keyword", "may"), [
+    ("", True), ("test_meaning and fp32", True), ("tensorrt-rtx and not (test_meaning and not fp32)", True),
+    ("asinh", False), ("test_meaning and asinh", False),
+])  # fmt: skip
+def test_it_is_not_imported_for_a_keyword_that_chooses_few_cases(tmp_path, keyword, may):
+    file = tmp_path / "case.yaml"
+    file.write_text("net: {forward: x}")
+    options = Options(pytest.Config.fromdictargs({}, ["--conformance-cases", str(file), "-k", keyword]))
+    assert options.may_need_dynamo() == may
