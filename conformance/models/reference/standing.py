@@ -39,31 +39,34 @@ class Standing:
     def changes(self) -> list[str]:
         """Return the names of what is other now, as ``encoder.calls``."""
         self._now = dict(self._looks())
-        names = {**self._seen, **self._now}
-        return [name for name in names if self._seen.get(name, _NOTHING) != self._now.get(name, _NOTHING)]
+        return [name for name in {**self._seen, **self._now} if _other(self._seen, self._now, name)]
 
     def told(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that say that a module keeps state: parameters, buffers, and plain values such as
         counters. What else changes is mostly what a module computed once."""
         tensors = {*dict(self._module.named_parameters()), *dict(self._module.named_buffers())}
-        plain = {name for looks in (self._seen, self._now) for name, look in looks.items() if isinstance(look, str)}
+        plain = {name for looks in (self._seen, self._now) for name, look in looks.items() if type(look) in _PLAIN}
         return [name for name in names if name in tensors | plain]
 
     def _looks(self) -> Iterator[tuple[str, object]]:
         looks: dict[int, object] = {}
         for path, part in self._module.named_modules():
-            for name, value in _held_by(part, self._tensors):
-                yield f"{path}.{name}" if path else name, self._look(value, looks)
+            before = f"{path}." if path else ""
+            for name, value in _held_by(part, self._tensors):  # of a network thousands, most of them plain
+                yield before + name, value if type(value) in _PLAIN else self._look(value, looks)
 
     def _look(self, value: object, looks: dict[int, object]) -> object:
         """Return what is equal as long as a value stays what it is."""
+        if type(value) is tuple and {type(inner) for inner in value} <= _PLAIN:  # no value inside can change
+            self._held.append(value)
+            return (id(value),)
         if value is None or isinstance(value, (bool, int, float, str)):
             return repr(value)
         if isinstance(value, Tensor):
             self._held.append(value)
             return id(value), value._version, *([sum_of(part) for part in parts(value)] if self._sums else [])
         if callable(value):  # a module or a class among them
-            return id(value)
+            return (id(value),)
         if id(value) not in looks:
             self._held.append(value)
             looks[id(value)] = id(value)
@@ -80,6 +83,17 @@ class Standing:
 
 
 _NOTHING = object()
+_PLAIN = {type(None), bool, int, float, str}
+
+
+def _other(seen: Mapping[str, object], now: Mapping[str, object], name: str) -> bool:
+    """Return whether a value is another one than it was; 0, 0.0, -0.0 and False are four."""
+    one, two = seen.get(name, _NOTHING), now.get(name, _NOTHING)
+    if one is two:
+        return False
+    if type(one) in _PLAIN:
+        return type(one) is not type(two) or repr(one) != repr(two)
+    return one != two
 
 
 def _held_by(part: nn.Module, tensors: bool) -> Iterator[tuple[str, object]]:
@@ -88,7 +102,7 @@ def _held_by(part: nn.Module, tensors: bool) -> Iterator[tuple[str, object]]:
         yield from part._parameters.items()
         yield from part._buffers.items()
     own = _of_every_module()
-    yield from ((name, value) for name, value in vars(part).items() if name not in own)
+    yield from [(name, value) for name, value in vars(part).items() if name not in own]
 
 
 def _hooks_of(module: nn.Module) -> Iterator[dict[int, object]]:
