@@ -64,7 +64,11 @@ def test_ci_first_runs_the_command_of_the_readme_where_a_test_that_wants_a_brows
     for name in ("apt-get", "python3"):
         script(tmp_path / "stand-ins" / name, f'printf "%s\\0" "$0" "$@" > {note}\nexit 1')
     path = f"{tmp_path / 'stand-ins'}{os.pathsep}{host['PATH']}"
-    ended = subprocess.run(["bash", str(ROOT / ".ci" / "run")], env={**host, "PATH": path}, capture_output=True)
+    run = tmp_path / ".ci" / "run"  # not beside the environments of this checkout, in which it would go on
+    run.parent.mkdir()
+    run.write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (tmp_path / "reports").mkdir()
+    ended = subprocess.run(["bash", str(run)], env={**host, "PATH": path}, capture_output=True)
     program, *fresh, command, _ = (tmp_path / "started").read_text(encoding="utf-8").split("\0")
     assert Path(program).name == "python3" and ended.returncode == 1
     assert f"\n    {command}\n" in (ROOT / "README.md").read_text(encoding="utf-8") and "pytest tests" in command
