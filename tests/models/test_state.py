@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from conformance import HOME
+from conformance.models.reference.standing import Standing
 from conformance.models.reference.state import byte_count, checksums, fingerprint
 from conformance.process.worker.isolation import Death
 from conformance.results.records import coverage_totals
@@ -186,3 +187,17 @@ def test_transforms_that_a_failed_export_leaves_open_are_closed(bench):
     assert (record.status, record.stage, record.fault) == ("failed", "export", "exporter"), record.reason
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
     assert bench.run(module_of("Net"), net_of("x * 2"), exporter="torchscript").status == "passed"
+
+
+@pytest.mark.parametrize("before, after, other", [
+    (0.0, -0.0, True), (1, True, True), (1, 1.0, True), (None, 0, True), ("a", "b", True), ((1, 2), (1, 3), True),
+    ((1, [2]), (1, [3]), True), (float("nan"), float("nan"), False), (10**9, int("1000000000"), False),
+])  # fmt: skip
+def test_a_call_has_changed_what_reads_otherwise_than_before(before, after, other):
+    module = torch.nn.Sequential(torch.nn.ReLU())
+    module[0].kept = before
+    standing = Standing(module, tensors=True)
+    assert standing.changes() == []
+    module[0].kept = after
+    assert standing.changes() == ["0.kept"] * other
+    assert standing.told(["0.kept"]) == ["0.kept"] * (not isinstance(before, tuple))
