@@ -1,0 +1,1 @@
+"""ncnn as a runtime of the conformance suite."""
