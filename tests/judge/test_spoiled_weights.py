@@ -5,6 +5,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from conformance.judge.spoiled_weights import ConvertedFile, spoiled
 from conformance.models.precision.by_others import precision_of
@@ -137,6 +138,26 @@ def between(scale=0.03, zero=0, read=None):
         helper.make_node("MatMul", ["kept_dq", "W2"], ["y"], "fc2"),
     ]
     return network(nodes, parts)
+
+
+def with_bias_moved(model, by):
+    """One element of the bias is larger."""
+    tensor = next(one for one in model.graph.initializer if one.name == "b1")
+    values = numpy_helper.to_array(tensor).copy()
+    values[5] += np.float32(by)
+    tensor.CopyFrom(numpy_helper.from_array(values, "b1"))
+    return model
+
+
+def test_a_bias_is_corrected_by_who_has_seen_data_and_moved_by_who_has_not(tmp_path):
+    """A file that measures its activations as it runs was made without data; there a bias is wrong that loses hardly
+    anything."""
+    onnx.save(original(), tmp_path / "net.onnx")
+    quantize_dynamic(tmp_path / "net.onnx", tmp_path / "small.onnx", weight_type=QuantType.QInt8)
+    assert wrong_in(onnx.load(tmp_path / "small.onnx")) == []
+    (said,) = wrong_in(with_bias_moved(onnx.load(tmp_path / "small.onnx"), 0.04))
+    assert said.startswith("b1 of bias: it has other values than in the original, at [5]"), said
+    assert wrong_in(with_bias_moved(between(scale=0.06), 0.04)) == []
 
 
 @pytest.mark.parametrize("differs, said", [
