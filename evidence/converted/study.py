@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from benchmarks.common import ROOT
+from benchmarks.common import ROOT, process_ended
 from conformance.extras.versions import environments
 from conformance.front import cli
 from conformance.judge.spoiled_weights import ConvertedFile, spoiled
@@ -37,8 +37,10 @@ NETWORKS = "evidence.converted.networks"
 SCRIPT = Path(__file__).with_name("convert.py")
 RUNTIMES = "onnxruntime,openvino"
 
-Result = Literal["right", "a setting named", "saturates", "loses too much", "not verified", "real", "accused"]
+Result = Literal["right", "a setting named", "saturates", "loses too much", "not verified", "real",
+                 "ends a runtime's process", "accused"]  # fmt: skip
 RESULTS: tuple[Result, ...] = get_args(Result)
+WORST: Sequence[Result] = ("accused", "ends a runtime's process", "loses too much", "saturates", "a setting named")
 CAUSES: Mapping[str | None, Result] = {"setting": "a setting named", "saturation": "saturates"}
 """Results by the cause that a red was shown to have, which tells the user what to do."""
 
@@ -163,11 +165,16 @@ def result_of(model: Mapping[str, Any]) -> Result:
     """Return what a report says of a sound file. What is reported and counts for nothing, such as a conversion that
     nobody asked for, is no red."""
     reds = [one for one in model["records"] if one["status"] == "failed" and one["id"] not in model["uncounted"]]
-    causes = {"loses too much" if _loses(one) else CAUSES.get((one["cause"] or {}).get("name")) for one in reds}
-    if None in causes:
-        return "accused"
-    worst: Sequence[Result] = ("loses too much", "saturates", "a setting named")
-    return next((name for name in worst if name in causes), "right" if model["verified"] else "not verified")
+    causes = {_cause(one) for one in reds}
+    return next((name for name in WORST if name in causes), "right" if model["verified"] else "not verified")
+
+
+def _cause(record: Mapping[str, Any]) -> Result:
+    if _loses(record):
+        return "loses too much"
+    if process_ended(record["reason"]):
+        return "ends a runtime's process"
+    return CAUSES.get((record["cause"] or {}).get("name"), "accused")
 
 
 def _loses(record: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.common import Row
+from benchmarks.common import ENDED, Row
 from evidence.accusations.looked_at import Entry, judge
 from evidence.accusations.page import rows_of
 from evidence.accusations.run import Outcome, Red, Study
@@ -65,7 +65,8 @@ def test_another_error_or_another_blame_is_another_red(differs):
 
 
 def record(**says: Any) -> dict[str, Any]:
-    return {"id": "one", "status": "failed", "check": "accuracy", "error": "WrongValue", "cause": None, **says}
+    usual = {"id": "one", "status": "failed", "check": "accuracy", "error": "WrongValue", "reason": "", "cause": None}
+    return {**usual, **says}
 
 
 @pytest.mark.parametrize("result, records", [
@@ -73,6 +74,9 @@ def record(**says: Any) -> dict[str, Any]:
     ("right", [record(id="uncounted")]), ("a setting named", [record(cause={"name": "setting"})]),
     ("accused", [record(cause={"name": "setting"}), record()]),
     ("loses too much", [record(check="fidelity", error="LowFidelity"), record(cause={"name": "setting"})]),
+    ("saturates", [record(cause={"name": "saturation"}), record(cause={"name": "setting"})]),
+    ("accused", [record(cause={"name": "saturation"}), record()]),
+    ("ends a runtime's process", [record(reason=f"x {ENDED} y"), record(cause={"name": "saturation"})]),
 ])  # fmt: skip
 def test_a_red_of_a_converted_file_is_an_accusation_but_for_a_setting_and_a_loss(result, records):
     assert (
