@@ -42,7 +42,7 @@ def test_the_first_other_shape_is_named(tmp_path, flattening):
 def test_it_decides_between_a_failure_and_a_model_that_is_not_taken(bench, tmp_path, request, monkeypatch, wrong):
     from conformance.runtimes import openvino
 
-    def refuse(model):
+    def refuse(model, settings):
         raise RuntimeError("Model wasn't fully converted. Axis 1 out of the tensor rank range [-1, 0].")
 
     monkeypatch.setattr(openvino, "_compiled", refuse)
