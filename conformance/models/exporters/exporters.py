@@ -175,6 +175,9 @@ def _torchscript(
 ) -> tuple[bytes, symbolics.Usage]:
     import torch
 
+    if isinstance(reference.module, getattr(torch.onnx, "ExportableModule", ())):  # which older releases lack
+        text = "torch.onnx.export gives a torch.onnx.ExportableModule to dynamo, whatever dynamo= says"
+        raise Stopped("export", "OtherExporter", text, "case")
     case = reference.case
     positional, keywords = reference.arguments(inputs)
     options = target.options.model_dump(exclude_none=True)
