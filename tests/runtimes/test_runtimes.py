@@ -124,7 +124,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def command(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(site: Path | str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, site)))},
@@ -197,6 +197,53 @@ def test_a_runtime_that_the_suite_may_not_rely_on_is_told_in_what(site, tmp_path
     entry = {**ENTRY, "opens": "toykit_conformance.session:open_model"}
     with pytest.raises(NoRuntime, match=re.escape(said)):
         check_runtime(entry)
+
+
+COPED = {
+    "the outputs of every call in one buffer": (
+        "list(self._program(inputs))",
+        "[_held(*each) for each in enumerate(self._program(inputs))]",
+    ),
+    "inputs that it writes into": (
+        "list(self._program(inputs))",
+        "[list(self._program(inputs)), [array.fill(0) for array in inputs.values()]][0]",
+    ),
+}
+HELD = """
+_BUFFERS = {}
+def _held(place, output):
+    held = _BUFFERS.setdefault((place, output.shape, output.dtype), output.copy())
+    held[...] = output
+    return held
+"""
+
+
+@pytest.mark.parametrize("what", COPED)
+def test_what_the_suite_copes_with_is_no_fault_of_a_runtime(site, tmp_path, what):
+    """That its cells are right then shows ``test_guarded.py``."""
+    shutil.copytree(site, tmp_path / "site")
+    session = tmp_path / "site" / "toykit_conformance" / "session.py"
+    before, after = COPED[what]
+    session.write_text(session.read_text(encoding="utf-8").replace(before, after) + HELD, encoding="utf-8")
+    assert after in session.read_text(encoding="utf-8")
+    test = str(tmp_path / "site" / "test_toykit.py")
+    done = command(tmp_path / "site", tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", test)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+def test_of_two_versions_of_a_package_the_first_on_the_path_is_the_one_that_runs(site, tmp_path):
+    newer = tmp_path / "newer"
+    shutil.copytree(site, newer)
+    (newer / "toykit_conformance-1.0.dist-info").rename(newer / "toykit_conformance-2.0.dist-info")
+    metadata = newer / "toykit_conformance-2.0.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text(encoding="utf-8").replace("Version: 1", "Version: 2"), encoding="utf-8")
+    entry = newer / "toykit_conformance" / "entry.py"
+    entry.write_text(
+        entry.read_text(encoding="utf-8").replace('"title": "toykit"', '"title": "newer"'), encoding="utf-8"
+    )
+    code = "from conformance.runtimes import registry as r; print(r.named('toykit').title, len(r.LEFT_OUT))"
+    for path, title in ((f"{newer}{os.pathsep}{site}", "newer"), (f"{site}{os.pathsep}{newer}", "toykit")):
+        assert command(path, tmp_path, "-c", code).stdout.split() == [title, "0"]
 
 
 class Point:
