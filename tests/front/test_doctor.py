@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from conformance.results.records import known
 from tests.kit.runs import run_command
 
 CONFTEST = """
@@ -20,7 +21,10 @@ def test_it_says_what_is_installed_what_runs_and_what_collides(tmp_path, monkeyp
     assert [words[0] for words in lines if words[0] in SECTIONS] == SECTIONS
     assert "onnxruntime: runs here" in told.text and "torch 2." in told.text and "~/a store" in told.text
     assert "tests/conftest.py has options of our names (--runtime): ours are --conformance-..." in told.text
+    defects = known.by_package()
+    assert defects and all(f" {name}: {len(those)} defects: {', '.join(those)}\n" in told.text
+                           for name, those in defects.items())  # fmt: skip
     assert "hunter2" not in told.text and str(Path.home()) not in told.text
 
 
-SECTIONS = ["conformance", "processor", "installed", "runtimes", "GPU", "store", "pytest"]
+SECTIONS = ["conformance", "processor", "installed", "runtimes", "known", "GPU", "store", "pytest"]
