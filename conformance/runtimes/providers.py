@@ -59,4 +59,5 @@ def absence(provider: str) -> str | None:
     if done.returncode == 4 and done.stdout.startswith("why "):
         return done.stdout[4:].strip().splitlines()[0]
     said = (done.stderr.strip() or done.stdout.strip() or f"exit {done.returncode}").splitlines()[-1]
-    return f"ONNX Runtime's {provider} cannot run here: {said[-300:]}"
+    end = said if len(said) <= 300 else f"... {said[-300:].partition(' ')[2]}"
+    return f"ONNX Runtime's {provider} cannot run here: {end}"

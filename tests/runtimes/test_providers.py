@@ -13,7 +13,7 @@ import pytest
 
 from conformance.process.errors import Unavailable
 from conformance.runtimes import onnxruntime as ours
-from conformance.runtimes import opener, plugin_providers, registry
+from conformance.runtimes import opener, plugin_providers, providers, registry
 from conformance.runtimes.providers import absence
 from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.kit.models import model_of
@@ -159,6 +159,16 @@ def test_a_library_that_cannot_be_registered_says_why(library):
 def test_a_library_that_knows_no_device_says_so(library):
     with pytest.raises(Unavailable, match="NvTensorRTRTXExecutionProvider knows no device on this host"):
         plugin_providers.devices(RTX)
+
+
+def test_a_host_without_a_driver_for_a_provider_says_what_that_lacks(monkeypatch):
+    said = "Failed to get a WebGPU adapter: No supported adapters"
+    line = f"[ONNXRuntimeError] : 1 : FAIL : {'path/' * 80}webgpu_context.cc:136 {said}"
+    ended = subprocess.CompletedProcess([], 1, "", f"Traceback:\n{line}\n")
+    monkeypatch.setattr(providers.subprocess, "run", lambda *_, **__: ended)
+    told = str(absence.__wrapped__("WebGpuExecutionProvider"))
+    assert told.startswith("ONNX Runtime's WebGpuExecutionProvider cannot run here: ... ") and told.endswith(said)
+    assert "path/" not in told and len(told) < 400
 
 
 def test_a_session_takes_the_provider_from_its_devices(library, monkeypatch, tmp_path):
