@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _FLOAT, _BITS8, _FLOAT16, _BFLOAT16 = 1, {2, 3}, 10, 16
 _FLOAT8, _FEW_BITS = {17, 18, 19, 20}, {21, 22, 23, 25, 26}
 """Numbers of ``onnx.TensorProto.DataType``; the last are uint4, int4, float4, uint2 and int2."""
-_OF_4_BITS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
+_PACKED = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
+"""Operators that hold weights in 4 bits, or in as many as they say."""
 _WHOLE = ("QLinear", "DynamicQuantize", "QAttention", "QGemm", "QMoE")
 """Beginnings of the names of operators that compute in 8 bits; others end in ``Integer``."""
 _Q_DQ = {"QuantizeLinear", "DequantizeLinear"}
@@ -32,10 +33,11 @@ def precision_of(model: ModelProto) -> str | None:
     quantized |= {attribute.i for node in every if node.op_type in _Q_DQ for attribute in node.attribute
                   if attribute.name == "output_dtype"}  # fmt: skip
     operators, casts = {node.op_type for node in every}, {_cast_to(node) for node in every}
+    packed = [_bits(node) for node in every if node.op_type in _PACKED]
     for precision, found in (
-        ("int4", bool(quantized & _FEW_BITS) or bool(operators & _OF_4_BITS)),
+        ("int4", bool(quantized & _FEW_BITS) or any(bits < 8 for bits in packed)),
         ("fp8", bool(quantized & _FLOAT8)),
-        ("int8", bool(quantized & _BITS8) or any(map(_of_8_bits, operators))),
+        ("int8", bool(quantized & _BITS8) or bool(packed) or any(map(_of_8_bits, operators))),
         ("bf16", _BFLOAT16 in {*types.values(), *casts}),
         ("fp16", _FLOAT16 in {*types.values(), *casts}),
     ):
@@ -50,6 +52,10 @@ def _of_8_bits(operator: str) -> bool:
 
 def _cast_to(node: NodeProto) -> int | None:
     return next((entry.i for entry in node.attribute if node.op_type == "Cast" and entry.name == "to"), None)
+
+
+def _bits(node: NodeProto) -> int:
+    return next((entry.i for entry in node.attribute if entry.name == "bits"), 4)
 
 
 def _constants(node: NodeProto) -> Iterator[TensorProto]:
