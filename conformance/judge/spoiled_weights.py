@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.compare.noise import power
-from conformance.judge.spoiled_how import describe_spoiled
+from conformance.compare.noise import decibels, power
+from conformance.judge.spoiled_how import UNLIKE, describe_spoiled
 from conformance.models.precision.by_others import precision_of
 from conformance.models.precision.held_weights import RANGES, HeldWeight, held_weights, standing_for
 from conformance.process.arrays import Array, Inputs
@@ -168,6 +168,13 @@ def _weights(file: ConvertedFile) -> Iterator[str]:
     stands = [WeightBeside(*each) for each in standing_for([*held_weights(file.converted)], file.original)]
     rounded = [one for one in stands if one.weight.step.any()]
     off = [one for one in rounded if _is_off(one)]
+    if (
+        len(off) == len(rounded) > 1
+        and all(map(_is_unlike, off))
+        and file.own > WORSE * file.with_put_right(off)  # balanced layers lose nothing as they are
+    ):
+        yield f"none of its {len(off)} weights is like the original's: it was made of another model"
+        return
     for one in sorted(off, key=_excess, reverse=True)[:MOST_TRIED]:
         slip = describe_spoiled(one.weight, one.name, one.right, one.instead)
         own, instead = (file.with_weight(one, array) for array in (one.weight.value, slip.repaired))
@@ -203,6 +210,13 @@ def _is_off(one: WeightBeside) -> bool:
     epsilon = 1e-6 if one.weight.grid is None else one.weight.grid.epsilon
     slack = (OFF - 0.5) * one.weight.step + epsilon * np.abs(one.right)
     return not bool((own <= least + slack).all())  # NaN is further off
+
+
+def _is_unlike(one: WeightBeside) -> bool:
+    """Return whether a weight is nothing of the original's, not in another order or scale either."""
+    if decibels(power(one.right), power(one.weight.value - one.right)) >= UNLIKE:  # NaN is not
+        return False
+    return not describe_spoiled(one.weight, one.name, one.right, one.instead).known
 
 
 def _excess(one: WeightBeside) -> float:

@@ -99,6 +99,17 @@ def test_weights_in_packed_blocks_are_of_as_many_bits_as_the_file_says(bits, pre
     assert precision_of(made.model.model) == precision
 
 
+def test_a_file_of_another_model_of_the_same_interface_is_called_one(tmp_path, capsys):
+    rng = np.random.default_rng(9)
+
+    def of_another(parts):
+        parts |= {name: rng.integers(-127, 128, parts[name].shape).astype(np.int8) for name in ("W1_q", "W2_q")}
+
+    code, out = check(capsys, tmp_path, quantized(of_another))
+    said = " ".join(out.split())
+    assert code == 1 and "none of its 2 weights is like the original's" in said and "of another model" in said, out
+
+
 def test_channels_are_the_second_axis_and_of_sequences_the_last():
     assert [channel_axis(rank) for rank in range(5)] == [None, None, 1, 2, 1]
     rng = np.random.default_rng(0)

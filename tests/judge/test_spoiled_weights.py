@@ -108,6 +108,20 @@ def test_weights_that_another_layer_makes_up_for_are_accused_of_nothing(by):
     assert wrong_in(quantized(balanced)) == []
 
 
+def test_channels_that_the_next_layer_makes_up_for_are_no_other_model():
+    """Each channel by a factor of its own, so that no weight is like the original's."""
+    by = np.exp2(np.random.default_rng(4).uniform(-3, 3, 128)).astype(np.float32)
+    other = weights() | {"W1": weights()["W1"] * by, "b1": weights()["b1"] * by, "W2": weights()["W2"] / by[:, None]}
+
+    def balanced(parts):
+        parts["b1"] = other["b1"]
+        for name in ("W1", "W2"):
+            parts[f"{name}_s"] = (np.abs(other[name]).max(axis=0) / 127).astype(np.float32)
+            parts[f"{name}_q"] = np.round(other[name] / parts[f"{name}_s"]).astype(np.int8)
+
+    assert wrong_in(quantized(balanced)) == []
+
+
 def test_levels_that_are_chosen_for_what_the_layer_computes_are_accused_of_nothing():
     """Each column rounded so that the mean of what it gives is kept, by a greedy search of one level after the
     other."""
