@@ -2,16 +2,19 @@
 
 import ast
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import onnxruntime.quantization as quantization
 import pytest
 
+from conformance.diagnose.nodes.fewest_layers import in_words_of_converter
 from conformance.diagnose.nodes.loss import sqnr
 from conformance.front.commands.align.answer import align
 from conformance.front.commands.align.question import AlignQuestion
 from conformance.runtimes import outputs_of
+from conformance.runtimes.onnxgraph.reads import Graph
 from conformance.runtimes.registry import LITERAL
 from tests.front.align.support import said
 from tests.kit.models import model_of
@@ -106,3 +109,29 @@ def test_a_range_that_stands_for_a_clip_loses_nothing_of_it(net, tmp_path):
     assert "Relu" not in operators
     found = re.findall(r"most is lost at .*?: (-?[\d.]+) dB by itself", aligned(folder, "int8.onnx"))
     assert float(found[0]) > 25
+
+
+def by_nncf(model):
+    """As NNCF names what it adds: its package is in no environment of the tests."""
+    model.graph.node.append(onnx.helper.make_node("DequantizeLinear", ["q", "s"], ["w"], "DequantizeLinear_w1_1"))
+
+
+def by_casts(model):
+    model.graph.node.append(onnx.helper.make_node("Cast", ["x"], ["x_half"], "x_cast", to=onnx.TensorProto.FLOAT16))
+
+
+def by_quantizer(model):
+    model.graph.node.append(onnx.helper.make_node("QuantizeLinear", ["x", "s"], ["x_q"], "x_QuantizeLinear"))
+
+
+@pytest.mark.parametrize("by, said", [
+    (by_nncf, "nncf.IgnoredScope(names=['one', 'two'])"),
+    (by_casts, "node_block_list=['one', 'two'] (convert_float_to_float16), nodes_to_exclude (AutoCast)"),
+    (by_quantizer, "nodes_to_exclude=['one', 'two'] (ONNX Runtime, ModelOpt, Olive; NNCF: names of an IgnoredScope)"),
+])  # fmt: skip
+def test_what_is_to_be_kept_is_said_in_the_words_of_who_converts(by, said):
+    one, other = model_of(NET, **WEIGHTS), model_of(NET, **WEIGHTS)
+    by(other)
+    pair = SimpleNamespace(**{name: SimpleNamespace(graph=Graph(model)) for name, model in
+                              (("one", one), ("other", other))})  # fmt: skip
+    assert in_words_of_converter(pair, ["one", "two"]) == said
