@@ -77,13 +77,15 @@ def _without_evaluator(of: CheckedCell, example: Example, stop: Stopped) -> str 
     if _agrees(of, outputs, example):
         return None
     entry = registry.named(runtime)
-    others = [other for other in registry.second_opinions(runtime) if kernels(other.name) != "onnxruntime"]
-    for other in (*others, *([registry.named(entry.wide_form)] if entry.wide_form else [])):
+    others = [*registry.second_opinions(runtime), *([registry.named(entry.wide_form)] if entry.wide_form else [])]
+    for other in others:
+        if kernels(other.name) in ("onnxruntime", registry.EVALUATOR):  # both have said what they compute
+            continue
         asked = ask(other.name, converted.file, run.libraries(), example.inputs, run.config())
         if _agrees(of, asked.outputs, example, values_only=other.values_only):
             return None
-    others_say = "nobody else computes the file" if outputs is None else "ONNX's evaluator others again"
-    return f"{entry.title} and ONNX Runtime give other values ({stop.error}), and {others_say}"
+    third = "nobody else computes the file" if outputs is None else "ONNX's evaluator agrees with neither"
+    return f"{entry.title} and ONNX Runtime give other values ({stop.error}), and {third}"
 
 
 def _is_another(of: CheckedCell) -> bool:

@@ -1,5 +1,7 @@
 """The scripts of ``findings``: what came of each is told by its exit code, and the page has a row for each."""
 
+import os
+
 import pytest
 
 from benchmarks.common import ROOT
@@ -52,6 +54,7 @@ def test_the_page_has_a_row_for_each_script():
     scripts = {script.stem for script in folder.glob("*.sh")}
     assert scripts == {line.split("]")[0][3:] for line in page.splitlines() if line.startswith("| [")}
     for name in scripts:
+        assert os.access(folder / f"{name}.sh", os.X_OK), name
         text = (folder / f"{name}.sh").read_text(encoding="utf-8")
         assert f"]({name}.sh)" in page and "conformance" not in text and "|| exit 4" in text, name
         assert "mktemp -d" in text and "rm -rf" in text and "expected: " in text and "seen: " in text, name

@@ -190,7 +190,8 @@ def _to_float(node: NodeProto) -> bool:
 
 def wide_range_of(dtype: np.dtype[np.generic]) -> tuple[int, int] | None:
     """Return the ends of a range whose products its type holds, so that nothing wraps around; None for types in which
-    that leaves little."""
+    that leaves little. ONNX does not say what an operator gives beyond its type: ONNX Runtime wraps around, and
+    OpenVINO saturates (``findings/openvino-sums-of-bytes-saturate.sh``)."""
     most = {8: 2**31 - 1, 4: 2**15 - 1}.get(dtype.itemsize) if dtype.kind in "iu" else None
     return None if most is None else (0 if dtype.kind == "u" else -most, most)
 

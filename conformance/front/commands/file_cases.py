@@ -106,7 +106,7 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
         precisions.remove("int8")
     long = _seconds_to_quantize(read) if "int8" in precisions else 0.0
     if long >= LONG:
-        why = f"ONNX Runtime's quantizer looks through all nodes for each, which may take {long:.0f} s here"
+        why = f"ONNX Runtime's quantizer takes time with the square of the nodes, about {long:.0f} s for this graph"
         say(f"int8: {why}" if given.precision else f"int8: left out, as {why} (--precision int8 converts it)")
         if not given.precision:
             precisions.remove("int8")
@@ -145,6 +145,8 @@ def describe_case(given: argparse.Namespace, file: Path, other: Path | None, say
 
 
 def _seconds_to_quantize(file: Path) -> float:
+    """Estimate the seconds that converting a file to int8 takes; 0 where it cannot be read, which is reported
+    elsewhere."""
     from conformance.models.precision.int8 import expected_seconds
     from conformance.process.errors import or_else
     from conformance.runtimes.onnxgraph.mapped import read_graph
