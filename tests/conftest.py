@@ -15,6 +15,7 @@ from conformance.process.worker.warm import new_worker, prepare_process
 from conformance.runtimes import telemetry  # noqa: F401  # before a test imports onnxruntime
 from tests.kit import needs
 from tests.kit.cases import Bench
+from tests.kit.pages import join_pages
 from tests.kit.runtimes import Alter, altered
 
 # How long an example takes to draw or to run says something about the host, and nothing about what is tested.
@@ -40,6 +41,10 @@ checkout too: with ``--isolation none``, what torch warns of would then decide o
 
 LONGEST = 900.0
 """Seconds after which a test is taken to hang: the longest takes a minute on a host with nothing else to do."""
+
+
+def pytest_collection_finish() -> None:
+    join_pages()
 
 
 def pytest_configure(config: pytest.Config) -> None:
