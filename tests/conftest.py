@@ -11,7 +11,7 @@ import pytest
 
 from conformance.diagnose.nodes.other_runtime import forget
 from conformance.process.worker.isolation import Worker
-from conformance.process.worker.warm import new_worker, prepare_process
+from conformance.process.worker.warm import new_worker, one_thread
 from conformance.runtimes import telemetry  # noqa: F401  # before a test imports onnxruntime
 from tests.kit import needs
 from tests.kit.cases import Bench
@@ -44,6 +44,7 @@ LONGEST = 900.0
 
 
 def pytest_collection_finish() -> None:
+    one_thread()  # as in a worker; with one for each core, small kernels wait for one another
     join_pages()
 
 
@@ -92,12 +93,6 @@ def worker() -> Iterator[Worker]:
     """A process in which a module of tests tries changed cases."""
     with new_worker() as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> None:
-    """As in a worker: with a thread for each core, small convolutions take a hundred times as long."""
-    prepare_process()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from conformance.case.files.case_file import load
 from conformance.case.files.step_plan import step_plan
@@ -13,7 +12,6 @@ from tests.kit.cases import PASSED, problems_of, say, verdict, write_case
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 DECODER = """
-import torch
 from torch import nn
 
 class Decoder(nn.Module):
@@ -73,14 +71,6 @@ def python(**planted: str) -> str:
 
 def body(steps: str = "3", *more: str) -> str:
     return say(BODY, f"steps: {steps}", *more)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 # ---- sound decoders ------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tests.plants.edits import of_output, times
 from tests.plants.planting import after_conversion, exported, exporting
 from tests.results.report.support import record as report_record
 
-pytestmark = [pytest.mark.own_store, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.own_store
 
 CHECKS = pytest.mark.parametrize("check", ["fidelity", "accuracy"])
 

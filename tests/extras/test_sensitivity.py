@@ -58,7 +58,6 @@ LARGE = say(
 PLANTED = {"int8": (UNEVEN, "/gather/Conv"), "fp16": (SUBNORMAL, "/tiny/MatMul")}
 """By precision: a case, and the node that costs its accuracy."""
 BOTH = pytest.mark.parametrize("precision", PLANTED)
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def with_precision(body: str, precision: str, says: str = "") -> str:

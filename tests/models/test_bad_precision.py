@@ -31,7 +31,6 @@ def module(expression: str, more: str = "") -> str:
 
 LINEAR = module("self.w(x)")
 CONVERTED = pytest.mark.parametrize("precision", ["fp16", "int8"])
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def body_of(inputs: str = INPUT, says: str = "int8: {}", forward: str = "module: beside.Net", more: str = "") -> str:

@@ -122,7 +122,7 @@ def test_a_sample_rises_and_has_what_is_special():
     halves = [inputs(SINGLE, start, 2**23, sampled=True) for start in (0, 2**23)]
     bits = np.concatenate(halves).view(np.uint32)
     assert len(bits) == 2**24 and (bits[1:] > bits[:-1]).all() and len(np.unique(bits[:4096] % 256)) > 200
-    assert np.isin([0, 2**31, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000], bits).all()
+    assert all((bits == one).any() for one in (0, 2**31, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000))
 
 
 @pytest.fixture

@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 
 from conformance.models.precision import convert, fp16, int8
-from conformance.process.worker.warm import prepare_process
 from tests.kit.cases import Bench
 from tests.kit.runtimes import Alter, wrong_runtime
 from tests.models.planted_precision.support import Change
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> None:
-    """As in a worker: with a thread for each core, small convolutions take a hundred times as long."""
-    prepare_process()
 
 
 @pytest.fixture
