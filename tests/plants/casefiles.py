@@ -23,6 +23,8 @@ first:
     i: {type: "int64[k]", values: {integers: {low: 0, high: n - 1}}, as: index}
     p: {type: "int64[min(n, 7)]", values: {permutations: "min(n, 7)"}}
     m: {type: "int64[batch, n]", values: {padding: [0, 1]}}
+    l: {type: "int64[batch, n]", values: {left_padding: [0, 1]}}
+    o: {type: "int64[batch, n]", values: {positions_of: l}}
     e: {type: "int64[2]", values: {exactly: [1, 2]}}
     c: {type: "int8[a]", values: {choice: [1, 2, 5]}}
     b: {type: "float32[k]", sorted: true}

@@ -179,6 +179,7 @@ class Maker:
                 array = value_regimes.make(declared, draw.dims, regime, rng, self._hooks.get(name))
             few = declared.type.carrier != declared.type.dtype and not declared.type.is_text
             arrays[name] = representable(array, declared.type.dtype) if few else array
+        arrays |= value_regimes.positions(self._case.says.inputs, arrays)
         if self._joint is not None:
             given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)
             if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():

@@ -23,9 +23,8 @@ def simplest(
     best = dict(inputs)
     for name, declared in case.says.inputs.items():
         values = declared.values
-        chosen = values and (
-            values.python or values.choice or values.padding or values.permutations or values.exactly
-        )
+        chosen = values and (values.python or values.choice or values.mask or values.permutations or values.exactly)
+        chosen = chosen or (values and values.positions_of)
         if name in kept or case.says.draw or chosen:
             continue
         between = (values.uniform or values.integers) if values else None

@@ -59,9 +59,12 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
         array = check(call(name, hook, shape, dict(sizes), rng), shape, dtype, name)
     elif values.permutations is not None:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1).astype(dtype)
-    elif values.padding is not None:
-        hidden, shown = values.padding
+    elif values.mask is not None:
+        hidden, shown = values.mask
         array = _padding(hidden, shown, shape, regime, rng).astype(dtype)
+        array = array if values.left_padding is None else array[..., ::-1].copy()
+    elif values.positions_of is not None:
+        array = np.zeros(shape, dtype)  # until the mask is drawn
     elif values.choice is not None:
         array = choice(np.array(values.choice), shape, regime, rng).astype(dtype)
     elif values.texts is not None:
@@ -136,6 +139,23 @@ def _padding(hidden: float, shown: float, shape: tuple[int, ...], regime: str, r
     if regime in ("zero", "ends"):
         counts[...] = 1 if regime == "zero" else length
     return np.where(np.arange(length) < counts, shown, hidden).reshape(shape)
+
+
+def positions(inputs: Mapping[str, Input], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the inputs that are positions by a mask, of the last tokens that it is about: how many of those before
+    each of them show; 0 where it hides. Raises ValueError where the mask is shorter, or has other rows."""
+    found = {}
+    for name, declared in inputs.items():
+        if declared.values is None or (of := declared.values.positions_of) is None:
+            continue
+        values, mask, like = inputs[of].values, arrays[of], arrays[name]
+        assert values is not None and values.mask is not None
+        seen = mask == values.mask[1]
+        counted = np.where(seen, seen.cumsum(-1) - 1, 0)[..., mask.shape[-1] - like.shape[-1] :]
+        if counted.shape != like.shape:
+            raise ValueError(f"values: a mask {list(mask.shape)} has no positions {list(like.shape)}")
+        found[name] = counted.astype(like.dtype)
+    return found
 
 
 def whole_numbers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:

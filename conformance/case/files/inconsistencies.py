@@ -50,6 +50,12 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
                 ("inputs", name, "type"),
                 f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
             )
+        of = declared.values.positions_of if declared.values else None
+        mask = says.inputs.get(of or "")
+        if of is not None and (mask is None or mask.values is None or mask.values.mask is None):
+            near = did_you_mean(of, says.inputs) if mask is None else ""
+            text = f"there is no padding mask {shown(of)}{near}; say values: {{left_padding: [0, 1]}} of it"
+            yield ("inputs", name, "values"), text
     for name, sizes in says.dims.items():
         yield from _unknown_dims(says, ("dims", name), sizes.names)
     for index, condition in enumerate(says.where):

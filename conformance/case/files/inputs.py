@@ -69,6 +69,11 @@ class Values(Says):
     padding: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     """Padding masks: the numbers that hide and that show, as in ``[0, 1]``. Along the last axis some show, at least
     one, and those behind them hide."""
+    left_padding: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    """The same of batches that a language model goes on with: the last ones show, and those before them hide."""
+    positions_of: str | None = None
+    """The positions of the last tokens of this input, a mask: those that show are counted from 0, and where it hides
+    stands 0."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     exactly: Annotated[list[float], Field(min_length=0, max_length=TENSORS)] | None = None
@@ -87,11 +92,16 @@ class Values(Says):
 
     def numbers(self) -> Iterator[float]:
         """The numbers that values are made of, where they do not depend on dims."""
-        yield from (*(self.choice or ()), *(self.padding or ()), *(self.exactly or ()))
+        yield from (*(self.choice or ()), *(self.mask or ()), *(self.exactly or ()))
         for between in (self.uniform, self.integers):
             yield from (end for end in (between.constants if between else ()) if end is not None)
         if self.normal is not None:
             yield from (self.normal.mean, self.normal.std)
+
+    @property
+    def mask(self) -> list[float] | None:
+        """The numbers that hide and that show in a padding mask, on whichever side."""
+        return self.padding or self.left_padding
 
     @property
     def may_be_texts(self) -> bool:
@@ -123,7 +133,7 @@ class Input(Says):
     def is_flag(self) -> bool:
         """Return whether the elements decide rather than count, as those of a mask."""
         values = self.values
-        return self.type.dtype == "bool" or (values is not None and (values.choice or values.padding) is not None)
+        return self.type.dtype == "bool" or (values is not None and (values.choice or values.mask) is not None)
 
     @model_validator(mode="after")
     def _has_values(self) -> Input:

@@ -13,6 +13,7 @@ import numpy as np
 
 from conformance.case.draw.draw import Draw, seed_of
 from conformance.case.draw.value_regimes import make as make_values
+from conformance.case.draw.value_regimes import positions
 from conformance.case.plan.cell import Cell
 from conformance.case.plan.settings import Settings
 from conformance.compare.shown import shown
@@ -117,13 +118,14 @@ def independent(run: CellRun, count: int, specials: bool) -> list[Given]:
         beyond = bool(wider) and len(found) % 5 == 4
         for name, one in says.inputs.items():
             shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
-            if one.values is not None and one.values.padding is not None:
+            if one.values is not None and one.values.mask is not None:
                 inputs[name] = make_values(one, sizes, "plain", rng)
             elif one.values is not None and one.values.python is not None:
                 inputs[name] = np.asarray(resolve(one.values.python)(shape, dict(sizes), rng))
             else:
                 values = wider.get(name, one.values) if beyond else one.values
                 inputs[name] = np.asarray(_values(values, sizes, shape, dtype, rng)).astype(dtype)
+        inputs |= positions(says.inputs, inputs)
         if says.draw is not None:
             inputs |= {name: np.asarray(array) for name, array in resolve(says.draw)(dict(sizes), rng).items()}
         if specials and len(found) % 4 == 3:
