@@ -16,7 +16,7 @@ from conformance.compare.judges import Right, defaults_for
 from conformance.diagnose.nodes import blame
 from conformance.diagnose.nodes.other_runtime import ask
 from conformance.judge.red_cell import CheckedCell, RedCell
-from conformance.judge.verify_converted import evaluated
+from conformance.judge.verify_converted import evaluated, meaning_of
 from conformance.models.cell_run import CellRun
 from conformance.process.arrays import Array
 from conformance.process.errors import NoVerdict, Stopped, Unavailable, or_else
@@ -30,7 +30,7 @@ def unsupported(red: RedCell) -> Unavailable | None:
     """Of a file: the runtime says that it does not support it. Raise Stopped where it stops at a shape of its own
     making, which is no want of support."""
     run, stop = red.of.run, red.stop
-    if run.cell.case.says.onnx is None or stop.stage not in ("load", "run"):
+    if stop.stage not in ("load", "run") or (run.cell.case.says.onnx is None and not _is_of_others(run)):
         return None
     said = refusal(run.cell.runtime, stop.__cause__)
     if said is not None and run.cell.runtime == "openvino" and red.example is not None:
@@ -67,12 +67,13 @@ def _is_of_others(run: CellRun) -> bool:
 
 
 def _without_evaluator(of: CheckedCell, example: Example, stop: Stopped) -> str | None:
-    """Say that what a file means that others have converted is ONNX Runtime's word alone, and a runtime with kernels
-    of its own gives other values."""
+    """Say that what a file means that others have converted is the word of one alone, ONNX Runtime's or of bf16 and
+    fp8 the evaluator's, and a runtime with kernels of its own gives other values."""
     run, runtime, converted = of.run, of.run.cell.runtime or "", of.converted
     if kernels(runtime) == "onnxruntime" or converted is None:
         return None
-    session = evaluated(converted.file)
+    by_evaluator = meaning_of(run.cell.precision) == registry.EVALUATOR
+    session = None if by_evaluator else evaluated(converted.file)
     outputs = None if session is None else or_else(None, lambda: session.run(example.inputs))
     if _agrees(of, outputs, example):
         return None
@@ -85,7 +86,8 @@ def _without_evaluator(of: CheckedCell, example: Example, stop: Stopped) -> str 
         if _agrees(of, asked.outputs, example, values_only=other.values_only):
             return None
     third = "nobody else computes the file" if outputs is None else "ONNX's evaluator agrees with neither"
-    return f"{entry.title} and ONNX Runtime give other values ({stop.error}), and {third}"
+    who = "ONNX's evaluator" if by_evaluator else "ONNX Runtime"
+    return f"{entry.title} and {who} give other values ({stop.error}), and {third}"
 
 
 def _is_another(of: CheckedCell) -> bool:

@@ -282,6 +282,46 @@ def test_a_runtime_is_not_accused_by_onnx_runtimes_word_alone(tmp_path, bench, n
     assert status == "failed" or "nobody else computes the file" in record.reason
 
 
+IN_BFLOAT16 = """
+import ml_dtypes
+from onnx import TensorProto, helper, load, numpy_helper
+
+def narrowed(file, batches):
+    model = load(file)
+    for node in model.graph.node:  # of which there is a MatMul
+        node.input[:] = [f"{name}_small" for name in node.input]
+        node.output[:] = [f"{name}_small" for name in node.output]
+    for tensor in model.graph.initializer:
+        small = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16)
+        tensor.CopyFrom(numpy_helper.from_array(small, f"{tensor.name}_small"))
+    (given,), (made,) = model.graph.input, model.graph.output
+    cast = helper.make_node("Cast", [given.name], [f"{given.name}_small"], to=TensorProto.BFLOAT16)
+    model.graph.node.insert(0, cast)
+    model.graph.node.append(helper.make_node("Cast", [f"{made.name}_small"], [made.name], to=TensorProto.FLOAT))
+    del model.graph.value_info[:]
+    return model
+"""
+
+
+def test_a_runtime_without_kernels_for_what_a_module_was_converted_to_is_skipped(tmp_path, bench):
+    body = """
+    forward: x @ torch.linspace(-1, 1, 12).reshape(4, 3)
+    inputs: {x: "float32[batch, 4]"}
+    dims: {batch: 1..4}
+    export: {dynamo: [22]}
+    runtimes: [onnxruntime, openvino]
+    precisions: {bf16: {by: beside.narrowed}}
+    """
+    cells = plan(load_case(tmp_path, body, IN_BFLOAT16))
+    by_runtime = {cell.runtime: cell for cell in cells if cell.converted and cell.check == "accuracy"}
+    unable, able = (bench.run_cell(by_runtime[name]) for name in ("onnxruntime", "openvino"))
+    assert able.status == "passed", able.reason
+    assert unable.status == "skipped" and "ONNX Runtime does not take the model" in unable.reason
+    with wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(1.5)], "openvino", "openvino-float32"):
+        alone = bench.run_cell(by_runtime["openvino"])
+    assert alone.status == "skipped" and "OpenVINO and ONNX's evaluator give other values" in alone.reason
+
+
 @pytest.mark.parametrize("make", [of_opset_17, of_onnxruntime_alone])
 def test_a_converted_file_that_the_evaluator_does_not_read_is_no_mistake_of_anybody(tmp_path, bench, make):
     file = tmp_path / "net.onnx"
