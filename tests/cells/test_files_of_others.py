@@ -308,7 +308,7 @@ def test_a_runtime_without_kernels_for_what_a_module_was_converted_to_is_skipped
     forward: x @ torch.linspace(-1, 1, 12).reshape(4, 3)
     inputs: {x: "float32[batch, 4]"}
     dims: {batch: 1..4}
-    export: {dynamo: [22]}
+    export: {torchscript: [17]}
     runtimes: [onnxruntime, openvino]
     precisions: {bf16: {by: beside.narrowed}}
     """

@@ -51,7 +51,7 @@ PLANTED = {
     "a mask of the new tokens alone": "attention_mask = torch.cat("
                                       "[attention_mask[:, :past] * 0 + 1, attention_mask[:, past:]], 1)",
 }  # fmt: skip
-SLOW = ("a mask from its other end", "a mask of the new tokens alone")
+SLOW = ("no mask", "a mask from its other end", "a mask of the new tokens alone")
 
 
 @pytest.mark.parametrize("check", ["accuracy", "steps"])
