@@ -3,6 +3,7 @@ what is planted is found by the limit that is there for it."""
 
 import re
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -14,6 +15,7 @@ from conformance.case.plan.settings import Settings
 from conformance.cells.runner import Runner
 from conformance.compare.channels import Channels, channel_axis
 from conformance.front.cli import main
+from conformance.models.exporters.graph import refusal
 from conformance.models.precision.by_others import changed_weights, precision_of
 from conformance.process.errors import CaseFileError
 from tests.kit import converted
@@ -305,8 +307,9 @@ def narrowed(file, batches):
 
 def test_a_runtime_without_kernels_for_what_a_module_was_converted_to_is_skipped(tmp_path, bench):
     body = """
-    forward: x @ torch.linspace(-1, 1, 12).reshape(4, 3)
-    inputs: {x: "float32[batch, 4]"}
+    module: torch.nn.Linear
+    with: {in_features: 4, out_features: 3, bias: false}
+    inputs: {input: "float32[batch, 4]"}
     dims: {batch: 1..4}
     export: {torchscript: [17]}
     runtimes: [onnxruntime, openvino]
@@ -339,3 +342,18 @@ def test_a_converted_file_that_the_evaluator_does_not_read_is_no_mistake_of_anyb
     with wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(1.05)]):
         record = bench.run_cell(cell)
     assert (record.status, record.fault) == ("failed", "runtime"), record.reason
+
+
+@pytest.mark.parametrize("opset, said", [
+    (17, "Conv takes bfloat16 from opset 22 on"), (21, "Conv takes bfloat16 from opset 22 on"), (22, None)
+])  # fmt: skip
+def test_a_type_that_an_operator_takes_later_is_refused_with_the_opset(opset, said):
+    weight = numpy_helper.from_array(np.ones((2, 3, 3, 3), ml_dtypes.bfloat16), "w")
+    nodes = [helper.make_node("Cast", ["x"], ["given"], to=onnx.TensorProto.BFLOAT16),
+             helper.make_node("Conv", ["given", "w"], ["made"]),
+             helper.make_node("Cast", ["made"], ["y"], to=onnx.TensorProto.FLOAT)]  # fmt: skip
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", channels, size, size])
+            for name, channels, size in (("x", 3, 8), ("y", 2, 6))]  # fmt: skip
+    graph = helper.make_graph(nodes, "bf16", ends[:1], ends[1:], [weight])
+    found = refusal(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
+    assert found is None if said is None else found is not None and found[1].endswith(f"tensor(bfloat16); {said}")

@@ -7,7 +7,7 @@ import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,7 +103,7 @@ def _validate(data: Written) -> tuple[list[str] | None, list[str] | None]:
     if error is None:
         return None, None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [type(error).__name__, " ".join(lines) or "no text"]
+    told = [type(error).__name__, "; ".join([" ".join(lines) or "no text", *_later(lines)])]
     of_function = type(error) is onnx.shape_inference.InferenceError and all(map(_OF_FUNCTION.match, lines))
     sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
     passes = bool(lines) and (sizes_differ or of_function) and works(lambda: _check(data, full=False))
@@ -128,6 +128,25 @@ not that an operator cannot be given such types or shapes."""
 _OF_FUNCTION = re.compile(r"\[ShapeInferenceError\] .*\(op_type:\w+.*\): \[ShapeInferenceError\] .*\(op_type:")
 """A complaint of shape inference about a node inside of a function, as of that by which ONNX defines an operator:
 where an attribute is left to its default, the function of ONNX itself may be refused."""
+
+
+_UNSUPPORTED = re.compile(r"\(op_type:(\w+).*\): \w+ typestr: (\w+), has unsupported type: (tensor\((\w+)\))")
+"""What shape inference says of an operator that does not take such a type at the model's opset."""
+
+
+def _later(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the opset from which ONNX's operators take the types that they are refused for, where there is one."""
+    import onnx
+
+    refused = (found.groups() for found in map(_UNSUPPORTED.search, lines) if found)
+    for name, kind, tensor, dtype in dict.fromkeys(refused):
+        since = [
+            schema.since_version for schema in onnx.defs.get_all_schemas_with_history()
+            if (schema.domain, schema.name) == ("", name)
+            and any(one.type_param_str == kind and tensor in one.allowed_type_strs for one in schema.type_constraints)
+        ]  # fmt: skip
+        if since:
+            yield f"{name} takes {dtype} from opset {min(since)} on"
 
 
 def _check(data: Written, *, full: bool) -> None:
