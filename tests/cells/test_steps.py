@@ -12,6 +12,7 @@ from tests.kit.cases import PASSED, problems_of, say, verdict, write_case
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 DECODER = """
+import torch
 from torch import nn
 
 class Decoder(nn.Module):
