@@ -86,7 +86,8 @@ def _matrices(_: OpRun, left: Array, right: Array) -> Array | None:
     if left.ndim < 2 or right.ndim < 2:
         return None
     if left.dtype != np.float64 or not is_matrix(right) or left.shape[-1] != right.shape[0]:
-        return left @ right if left.dtype == right.dtype else None
+        # of bfloat16 NumPy makes float32
+        return (left @ right).astype(left.dtype, copy=False) if left.dtype == right.dtype else None
     result = np.empty((*left.shape[:-1], right.shape[1]))
     columns = max(1, COLUMNS // max(right.shape[0], 1))
     for first in range(0, right.shape[1], columns):

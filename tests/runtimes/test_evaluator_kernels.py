@@ -13,7 +13,8 @@ from conformance.runtimes import evaluator_kernels
 from conformance.runtimes.onnxreference import ReferenceSession
 from tests.kit.models import model_of as model_from
 
-KINDS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16}
+KINDS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16,
+         "bfloat16": TensorProto.BFLOAT16}  # fmt: skip
 
 
 def model_of(operator: str, inputs: dict[str, np.ndarray], outputs: int = 1, **attributes: object) -> ModelProto:
@@ -36,7 +37,7 @@ def both(operator: str, inputs: dict[str, np.ndarray], outputs: int = 1, **attri
 def alike(got, wanted) -> None:
     for one, other in zip(got, wanted, strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
-        tolerance = {"float64": 1e-12, "float32": 1e-4, "float16": 1e-2}.get(str(one.dtype), 0)
+        tolerance = {"float64": 1e-12, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}.get(str(one.dtype), 0)
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
@@ -190,7 +191,8 @@ def test_a_result_is_kept_as_long_as_somebody_reads_it(graph):
 
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div", "MatMul", "Neg", "Sqrt", "Exp", "Tanh", "Relu"])
 @pytest.mark.parametrize(
-    ("dtype", "shape"), [("float32", (3, 3)), ("float64", (3, 3)), ("float16", (3, 3)), ("float32", ())]
+    ("dtype", "shape"),
+    [("float32", (3, 3)), ("float64", (3, 3)), ("float16", (3, 3)), ("float32", ()), ("bfloat16", (3, 3))],
 )
 def test_functions_of_numpy_are_those_of_the_evaluator(operator, dtype, shape):
     count = 2 if operator in ("Add", "Sub", "Mul", "Div", "MatMul") else 1
