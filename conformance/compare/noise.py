@@ -64,11 +64,14 @@ NOISE_LIMITS = {
     "int8": NoiseLimit(sqnr=20.0, runtime=40.0, epsilon=2.0**-6),
     "bf16": NoiseLimit(sqnr=30.0, runtime=40.0, epsilon=2.0**-7),
     "int4": NoiseLimit(sqnr=15.0, runtime=40.0, epsilon=2.0**-10),
+    "int2": NoiseLimit(sqnr=7.0, runtime=40.0, epsilon=2.0**-10),
     "fp8": NoiseLimit(sqnr=20.0, runtime=30.0, epsilon=2.0**-3),
+    "fp4": NoiseLimit(sqnr=10.0, runtime=30.0, epsilon=2.0**-2),
 }
-"""The defaults by precision; ``docs/evidence/precision.md`` has the evidence. The last three are of files that others
-have converted: sound ones that were measured keep 46 to 55, 20 to 35 and 26 to 39 dB, and an int4 model holds its
-weights alone in four bits, so that what it computes with moves as in fp16."""
+"""The defaults by precision; ``docs/evidence/precision.md`` has the evidence. From bf16 on they are of files that
+others have converted: sound ones that were measured keep 46 to 55 (bf16), 20 to 35 (int4), 5 to 23 (int2) and 26 to
+39 dB (fp8), one of fp4 17, and an int4 or int2 model holds its weights alone in these bits, so that what it computes
+with moves as in fp16."""
 
 AGREEMENT = 0.95
 """The share of an integer or bool output that a reduced precision has to leave as it is."""

@@ -33,7 +33,7 @@ from conformance.models.kept.model_store import Stored
 from conformance.models.of_cell import OfCell
 from conformance.models.otherwise.undefined_file import OpenSession
 from conformance.process.arrays import Array, Inputs
-from conformance.process.errors import Stopped, or_else, stopping
+from conformance.process.errors import Stopped, Unavailable, attempt, lacks_memory, or_else, stopping
 from conformance.results.records.record_types import Fidelity
 from conformance.results.records.words import base_of
 from conformance.runtimes import Session, opener
@@ -41,8 +41,9 @@ from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.onnxgraph.mapped import mapped
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.runtimes.registry import EVALUATOR, LITERAL
+from conformance.runtimes.unsupported import refusal, sentence
 
-_UNKNOWN_TO_LITERAL = {"bf16", "fp8"}
+_UNKNOWN_TO_LITERAL = {"bf16", "fp8", "fp4"}
 """Precisions that ONNX Runtime has few kernels for on a CPU: ONNX's evaluator computes what such a file means."""
 NUDGES = 4
 """How many other roundings of the inputs and nodes are tried, to see how far rounding alone can move the outputs."""
@@ -261,11 +262,26 @@ def opening_literal(run: CellRun, converted: Stored) -> Callable[[], Session]:
 
     @cache
     def opened() -> Session:
+        runtime = meaning_of(run.cell.precision)
         with run.stages("load", "precision"):
             evaluator = evaluated(converted.file) if run.cell.is_of_own_file and not run.libraries() else None
             if evaluator is not None:
                 return evaluator
-            return run.enter(opener(meaning_of(run.cell.precision))(converted.file, run.libraries()))
+            session = attempt(lambda: run.enter(opener(runtime)(converted.file, run.libraries())))
+            if not isinstance(session, Exception):
+                return session
+            of_others = run.cell.case.says.precisions[run.cell.precision].of_others
+            if not of_others or isinstance(session, (Stopped, Unavailable)) or lacks_memory(session):
+                raise session
+            refused = refusal(runtime, session)
+            evaluator = None if refused is None else evaluated(converted.file)
+            if evaluator is not None:
+                return evaluator
+            if refused is not None:
+                raise Unavailable(refused) from session
+            who = "ONNX Runtime" if runtime == LITERAL else "ONNX's evaluator"
+            text = f"{converted.told['tool']}, which onnx.checker takes, does not load in {who}: {sentence(session)}"
+            raise Stopped("load", type(session).__name__, text, "precision") from session
 
     return opened
 

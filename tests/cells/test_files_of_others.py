@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 from conformance.case.plan.catalogue import plan
 from conformance.case.plan.settings import Settings
@@ -91,14 +90,6 @@ def test_a_file_of_another_model_is_refused_with_both_interfaces(tmp_path, capsy
     other.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
     code, out = check(capsys, tmp_path, other)
     assert code == 1 and "the outputs of net_small.onnx are not those of net.onnx" in out, out
-
-
-@pytest.mark.parametrize("bits, precision", [(2, "int4"), (4, "int4"), (8, "int8")])
-def test_weights_in_packed_blocks_are_of_as_many_bits_as_the_file_says(bits, precision):
-    made = MatMulNBitsQuantizer(converted.original(), block_size=16, bits=bits, is_symmetric=True)
-    made.process()
-    assert "MatMulNBits" in {node.op_type for node in made.model.model.graph.node}
-    assert precision_of(made.model.model) == precision
 
 
 def test_a_file_of_another_model_of_the_same_interface_is_called_one(tmp_path, capsys):

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from conformance.front.cli import main
+
 Weights = dict[str, Any]
 INPUT, OUTPUT = 64, 16
 
@@ -22,12 +24,15 @@ def weights() -> Weights:
     }
 
 
-def network(nodes: list[onnx.NodeProto], tensors: Mapping[str, Any], kind: int = TensorProto.FLOAT) -> ModelProto:
+def network(
+    nodes: list[onnx.NodeProto], tensors: Mapping[str, Any], kind: int = TensorProto.FLOAT, opset: int = 21
+) -> ModelProto:
     ends = [helper.make_tensor_value_info(name, kind, ["n", size])
             for name, size in (("x", INPUT), ("y", OUTPUT))]  # fmt: skip
     kept = [numpy_helper.from_array(values, name) for name, values in tensors.items()]
     graph = helper.make_graph(nodes, "network", [ends[0]], [ends[1]], kept)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    imports = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset])
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -62,7 +67,7 @@ def halved() -> ModelProto:
 def quantized(spoil: Callable[[Weights], None] = lambda parts: None, bits: int = 8) -> ModelProto:
     """Weights as integers with a scale for each column, and a DequantizeLinear before each MatMul."""
     parts: Weights = {}
-    dtype = {8: np.int8, 4: ml_dtypes.int4}[bits]
+    dtype = {8: np.int8, 4: ml_dtypes.int4, 2: ml_dtypes.int2}[bits]
     for name, values in weights().items():
         if values.ndim == 1:
             parts[name] = values
@@ -70,11 +75,27 @@ def quantized(spoil: Callable[[Weights], None] = lambda parts: None, bits: int =
         scale = (np.abs(values).max(axis=0) / (2 ** (bits - 1) - 1)).astype(np.float32)
         parts |= {f"{name}_q": np.round(values / scale).astype(dtype), f"{name}_s": scale}
     spoil(parts)
+    return dequantized(parts, opset=25 if bits == 2 else 21)
+
+
+def dequantized(parts: Weights, opset: int = 21) -> ModelProto:
     opening = [
         helper.make_node("DequantizeLinear", [f"{name}_q", f"{name}_s"], [name], f"{name}_dq", axis=1)
         for name in ("W1", "W2")
     ]
-    return network([*opening, *layers()], parts)
+    return network([*opening, *layers()], parts, opset=opset)
+
+
+def floats(dtype: Any, largest: float, opset: int = 21) -> ModelProto:
+    """Weights as floats of few bits with a scale for each column, and a DequantizeLinear before each MatMul."""
+    parts: Weights = {}
+    for name, values in weights().items():
+        if values.ndim == 1:
+            parts[name] = values
+            continue
+        scale = (np.abs(values).max(axis=0) / largest).astype(np.float32)
+        parts |= {f"{name}_q": (values / scale).astype(dtype), f"{name}_s": scale}
+    return dequantized(parts, opset)
 
 
 def fp8() -> ModelProto:
@@ -97,6 +118,8 @@ SOUND: dict[str, tuple[str, Callable[[], ModelProto]]] = {
     "fp16 at its ends too": ("fp16", halved),
     "bf16": ("bf16", lambda: cast(TensorProto.BFLOAT16, ml_dtypes.bfloat16)),
     "int8 weights": ("int8", quantized), "int4 weights": ("int4", lambda: quantized(bits=4)), "fp8": ("fp8", fp8),
+    "fp8 of 5 bits of exponent": ("fp8", lambda: floats(ml_dtypes.float8_e5m2, 57344)),
+    "fp4": ("fp4", lambda: floats(ml_dtypes.float4_e2m1fn, 6, opset=23)),
 }  # fmt: skip
 
 
@@ -121,3 +144,10 @@ def pair(folder: Path, converted: ModelProto) -> tuple[str, str]:
     onnx.save(original(), first)
     onnx.save(converted, second)
     return str(first), str(second)
+
+
+def check(capsys: Any, folder: Path, model: ModelProto, *more: str, runtime: str = "onnxruntime") -> tuple[int, str]:
+    """Run ``conformance check`` on the network and a conversion of it; its exit code, and what it prints."""
+    store = ["--store", str(folder / "store")]
+    code = main(["check", *pair(folder, model), "--runtime", runtime, *store, *more])
+    return code, capsys.readouterr().out

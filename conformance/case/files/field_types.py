@@ -155,8 +155,11 @@ def _named_as_parameter(name: str, info: ValidationInfo) -> str:
 
 InputName: TypeAlias = Annotated[TensorName, AfterValidator(_named_as_parameter)]
 """Of a case of a file any name that the file has; else that of a parameter."""
-_NO_PRECISION = "is not a precision: fp32, fp16, int8, of a file also bf16, int4, fp8, or a variant as int8-entropy"
-PrecisionName: TypeAlias = Annotated[str, _text(r"(fp32|(fp16|int8|bf16|int4|fp8)(-[a-z0-9_]+)?)", _NO_PRECISION)]
+_NO_PRECISION = (
+    "is not a precision: fp32, fp16, int8, of a file also bf16, int4, int2, fp8, fp4, or a variant as int8-entropy"
+)
+_A_PRECISION = r"(fp32|(fp16|int8|bf16|int4|int2|fp8|fp4)(-[a-z0-9_]+)?)"
+PrecisionName: TypeAlias = Annotated[str, _text(_A_PRECISION, _NO_PRECISION)]
 Requirement: TypeAlias = Annotated[str, _Parsed(_requirement)]
 Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
 Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]

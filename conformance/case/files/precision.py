@@ -58,7 +58,7 @@ class PrecisionSettings(Says):
     """Why this case has no such precision."""
     file: FilesBeside | None = None
     """The model as somebody else has converted it, ONNX with the same inputs and outputs. It is compared with the
-    original, and runtimes with what it means itself. Of a file also bf16, int4 and fp8."""
+    original, and runtimes with what it means itself. Of a file also bf16, int4, int2, fp8 and fp4."""
     by: DottedName | None = None
     """A Python function ``f(file, batches)`` beside the case that converts the exported model: given its file and
     calibration inputs, it returns an ONNX model or the path of one."""

@@ -30,7 +30,7 @@ RUNNABLE = tuple(name for name in registry.IN_CASES if name != "onnx-reference")
 LONG = 30.0
 """Seconds from which on quantizing is left out where nobody has asked for it."""
 
-_CALIBRATED = ("int8", "int4", "fp8")
+_CALIBRATED = ("int8", "int4", "int2", "fp8", "fp4")
 """Precisions whose cost depends on the data, of which ``check`` draws its own: without a limit of the user's, a file
 is called wrong where it gives more noise than signal, and its decibels are told."""
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from conformance.runtimes.onnxgraph.reads import all_nodes, graphs
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-_FLOAT, _BITS8, _FLOAT16, _BFLOAT16 = 1, {2, 3}, 10, 16
-_FLOAT8, _FEW_BITS = {17, 18, 19, 20}, {21, 22, 23, 25, 26}
-"""Numbers of ``onnx.TensorProto.DataType``; the last are uint4, int4, float4, uint2 and int2."""
+_FLOAT, _FLOAT16, _FLOAT64, _BFLOAT16 = 1, 10, 11, 16
+_BITS8, _FLOAT8, _FLOAT4, _BITS4, _BITS2 = {2, 3}, {17, 18, 19, 20}, {23}, {21, 22}, {25, 26}
+"""Numbers of ``onnx.TensorProto.DataType``."""
 _PACKED = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 """Operators that hold weights in 4 bits, or in as many as they say."""
 _WHOLE = ("QLinear", "DynamicQuantize", "QAttention", "QGemm", "QMoE")
@@ -23,8 +21,9 @@ _Q_DQ = {"QuantizeLinear", "DequantizeLinear"}
 
 
 def precision_of(model: ModelProto) -> str | None:
-    """Return the precision that a conversion has left in a model (the one of fewest bits): int4, fp8, int8, bf16 or
-    fp16; None where there is no trace of any. Values of large weights are not looked at and may be missing."""
+    """Return the precision that a conversion has left in a model (the one of fewest bits): int2, int4,
+    fp4, fp8, int8, bf16 or fp16; None where there is no trace of any. Values of large weights are not looked at and
+    may be missing."""
     weights = [tensor for graph in graphs(model.graph) for tensor in graph.initializer]
     types = {tensor.name: tensor.data_type for tensor in weights}
     every = [*all_nodes(model)]
@@ -35,7 +34,9 @@ def precision_of(model: ModelProto) -> str | None:
     operators, casts = {node.op_type for node in every}, {_cast_to(node) for node in every}
     packed = [_bits(node) for node in every if node.op_type in _PACKED]
     for precision, found in (
-        ("int4", bool(quantized & _FEW_BITS) or any(bits < 8 for bits in packed)),
+        ("int2", bool(quantized & _BITS2) or 2 in packed),
+        ("int4", bool(quantized & _BITS4) or any(bits < 8 for bits in packed)),
+        ("fp4", bool(quantized & _FLOAT4)),
         ("fp8", bool(quantized & _FLOAT8)),
         ("int8", bool(quantized & _BITS8) or bool(packed) or any(map(_of_8_bits, operators))),
         ("bf16", _BFLOAT16 in {*types.values(), *casts}),
@@ -63,21 +64,25 @@ def _constants(node: NodeProto) -> Iterator[TensorProto]:
 
 
 def changed_weights(original: ModelProto, converted: ModelProto) -> list[str]:
-    """Return the names of float32 weights that both models have by one name, in one shape, with other values: what
-    stays in float32 is not touched by a plain conversion, and by one that balances layers it may be."""
+    """Return the names of weights that both models have by one name, in one shape and one type of floats, with other
+    bytes: what is not converted is not touched by a plain conversion, and may be by one that balances layers, folds
+    norms or corrects biases."""
     ours = {tensor.name: tensor for graph in graphs(original.graph) for tensor in graph.initializer}
     found = []
     for graph in graphs(converted.graph):
         for tensor in graph.initializer:
             known = ours.get(tensor.name)
-            if known is None or not known.data_type == tensor.data_type == _FLOAT or known.dims != tensor.dims:
+            if known is None or known.data_type != tensor.data_type or known.dims != tensor.dims:
                 continue
-            if not np.array_equal(_values(known), _values(tensor), equal_nan=True):
+            if tensor.data_type in _UNCONVERTED and _bytes(known) != _bytes(tensor):
                 found.append(tensor.name)
     return found
 
 
-def _values(tensor: TensorProto) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+_UNCONVERTED = {_FLOAT, _FLOAT16, _FLOAT64, _BFLOAT16}
+
+
+def _bytes(tensor: TensorProto) -> bytes:
     from onnx import numpy_helper
 
-    return numpy_helper.to_array(tensor)
+    return numpy_helper.to_array(tensor).tobytes()

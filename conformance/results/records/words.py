@@ -8,12 +8,13 @@ from conformance.runtimes.registry import IN_CASES
 
 Exporter: TypeAlias = Literal["torchscript", "dynamo", "onnx"]
 """``onnx`` for a model that nobody exports: a case names its file."""
-Precision: TypeAlias = Literal["fp32", "fp16", "int8", "bf16", "int4", "fp8"]
-"""The numbers that a model computes in; the last three of files that others have converted."""
+Precision: TypeAlias = Literal["fp32", "fp16", "int8", "bf16", "int4", "int2", "fp8", "fp4"]
+"""The numbers that a model computes in; all from the fourth on of files that others have converted."""
 CONVERTED = ("fp16", "int8")
 """The precisions that the suite converts to itself."""
 STORAGE = {
-    "fp16": "float16", "int8": "int8", "bf16": "bfloat16", "int4": "int4", "fp8": "float8",
+    "fp16": "float16", "int8": "int8", "bf16": "bfloat16", "int4": "int4", "int2": "int2",
+    "fp8": "float8", "fp4": "float4",
 }  # fmt: skip
 """The type in which a model of a precision holds its weights, in the words of records."""
 Check: TypeAlias = Literal[
