@@ -15,6 +15,7 @@ import numpy as np
 from conformance.compare.channels import Channels
 from conformance.compare.excuses import UNMOVED
 from conformance.compare.outstanding import parts
+from conformance.compare.places import Places
 from conformance.compare.tolerance import (
     MOST_EXCUSED,
     Comparison,
@@ -138,6 +139,7 @@ class Noise:
     each: list[tuple[float, float]] = field(default_factory=list)
     """Signal and noise of every draw."""
     channels: Channels = field(default_factory=Channels)
+    places: Places = field(default_factory=Places)
 
     def see(self, got: Array, wanted: Array) -> float:
         """Add one draw; its noise (mean square of the error, or share of values that differ)."""
@@ -149,6 +151,7 @@ class Noise:
             self.each.append((0.0, 0.0))
             return share
         self.channels.see(wanted, got)
+        self.places.see(wanted, got)
         finite = np.isfinite(wanted) & np.isfinite(got)
         right, given = wanted[finite].astype(np.float64), got[finite].astype(np.float64)
         signal, noise = power(right), power(given - right)

@@ -232,7 +232,7 @@ class FidelityVerifier(_NoiseLimited):
         noise, (_, worst, draw) = self._noise[output], self._worst[output]
         worst = dataclasses.replace(worst, ratio=noise.ratio())
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
-        self._record.fidelity = _told(output, noise)
+        self._record.fidelity = _told(output, noise, self._draws)
         for output in worst_first:  # the reason is about the output that the record is about
             if not self._noise[output].within():
                 text = f"{self._called[output]}: {self._noise[output].text()}"
@@ -252,7 +252,7 @@ class FidelityVerifier(_NoiseLimited):
         )
         worst = dataclasses.replace(self._worst[output][1], ratio=noise.ratio())
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
-        self._record.fidelity = _told(output, noise)
+        self._record.fidelity = _told(output, noise, self._draws)
         return WrongTogether(text, draw)
 
 
@@ -308,13 +308,23 @@ def rounding_otherwise(run: CellRun, converted: Stored) -> Callable[[], Session]
     return lambda: run.enter(open_otherwise(converted.file, run.libraries()))
 
 
-def _told(output: int, noise: Noise) -> Fidelity:
+def _told(output: int, noise: Noise, draws: Sequence[Draw]) -> Fidelity:
     """The record's field ``fidelity``: how far the output that the record is about is from PyTorch's."""
     if noise.counted:
         return {"output": output, "changed": noise.changed / noise.draws}
     told: Fidelity = {"output": output, "sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}
-    told["bias"], worst = noise.bias, noise.channels.worst()
-    return told if worst is None else {**told, "channel": worst[0], "channel_sqnr": worst[1]}
+    told["bias"], worst, places = noise.bias, noise.channels.worst(), noise.places
+    if worst is not None:
+        told["channel"], told["channel_sqnr"] = worst
+    if (rows := places.rows) is not None:
+        told["rows"] = {
+            "axis": rows.axis, "first": rows.first, "last": rows.last, "sqnr": rows.sqnr,
+            "dims": {**draws[rows.draw].dims},
+        }  # fmt: skip
+    if apart := places.standing_out():
+        draw, index = places.furthest()
+        told["apart"] = {"count": apart, "of": places.count, "index": [*index], "dims": {**draws[draw].dims}}
+    return told
 
 
 def mean(session: Session, inputs: Inputs) -> list[Array]:

@@ -291,11 +291,7 @@ class CellRun:
                 facts = graph.read(exported.model, exported.data)
                 stored = self._put(exported.data, facts, {"export": round(seconds, 6)})
         self.warned = list(stored.told.get("warned", ()))
-        self.record.graph = {
-            "opset": stored.facts.opset,
-            "nodes": stored.facts.nodes,
-            "sha": stored.facts.canonical,
-        }
+        self.record.graph = stored.in_record()
         with self.stages("check", "exporter"):
             self._check_mode(stored)
             self._check_valid(stored)

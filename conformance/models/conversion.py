@@ -80,9 +80,8 @@ def converted_model(run: CellRun, stored: Stored, *, refuse: bool = True, precis
 
 def _note(run: CellRun, converted: Stored) -> None:
     """Write into the record how the model was converted, and its graph."""
-    facts = converted.facts
     run.record.conversion = dict(converted.told)
-    run.record.graph = {"opset": facts.opset, "nodes": facts.nodes, "sha": facts.canonical}
+    run.record.graph = converted.in_record()
 
 
 def _of_others(run: CellRun, stored: Stored, precision: str) -> Stored:

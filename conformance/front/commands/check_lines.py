@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from conformance.compare.places import MOST
 from conformance.results.records.record import Record
 from conformance.results.records.record_types import Fidelity
 from conformance.results.records.sanitize import one_line
@@ -101,36 +103,106 @@ def describe_unfinished(checked: Sequence[CheckedModel]) -> Iterator[str]:
 _MOST_UNFINISHED = 4
 
 
-def _of_others(cost: Fidelity) -> str:
-    """Say of a model that others have converted what decibels over all values hide."""
+def _of_others(cost: Fidelity) -> Iterator[str]:
+    """Yield what decibels over all values hide, of a model that others have converted."""
     channel, sqnr = cost.get("channel"), cost.get("channel_sqnr")
-    worst = f", worst channel {channel}: {float(sqnr):.1f} dB" if sqnr is not None else ""
-    return f"{worst}; all values together {cost.get('bias', 0.0):+.2%}"
+    worst = [f"worst channel {channel}: {float(sqnr):.1f} dB"] if sqnr is not None else []
+    if rows := cost.get("rows"):
+        first, last = rows["first"], rows["last"]
+        which = f"row {first}" if first == last else f"rows {first} to {last}"
+        worst.append(f"worst {which} of axis {rows['axis']}{_at(rows['dims'])}: {float(rows['sqnr']):.1f} dB")
+    yield "; ".join(worst)
+    together = f"all values together {cost.get('bias', 0.0):+.2%}"
+    if apart := cost.get("apart"):
+        count = f"{MOST} or more" if apart["count"] == MOST else str(apart["count"])
+        where = f"most of all {apart['index']}{_at(apart['dims'])}"
+        together += f"; {count} of {apart['of']:,} values stand out from the noise, {where}"
+    yield together
+
+
+def _at(dims: Mapping[str, object]) -> str:
+    return f" at {', '.join(f'{name}={size}' for name, size in dims.items())}" if dims else ""
 
 
 def describe_summary(records: Sequence[Record]) -> Iterator[str]:
-    """Tell the cost of each precision, the time of an example in each runtime, and what only was built."""
-    seconds = {record.shipped for record in records if record.precision == "fp32"}  # which the suite converts
+    """Tell of each precision its loss, size and times, in a table, what hides behind the loss of a file of others,
+    and what only was built."""
+    yield from _table(records)
     for record in records:
-        cost, conversion = record.fidelity or {}, record.conversion or {}
-        sqnr, changed = cost.get("sqnr"), conversion.get("changed") or []
-        if sqnr is not None:
-            what = "the file's own meaning" if record.shipped is None else f"{record.meaning}"
-            more = "" if record.shipped is None else _of_others(cost)
-            whose = record.shipped or record.precision
-            made = f" in {record.precision}" if record.shipped in seconds and record.shipped else ""
-            yield f"{whose}{made} against {what}: {float(sqnr):.1f} dB SQNR{more}"
+        cost, changed = record.fidelity or {}, (record.conversion or {}).get("changed") or []
+        if record.shipped is not None and cost.get("sqnr") is not None:
+            yield from _of_others(cost)
         if changed and record.check == "fidelity":
-            what = "a weight that stays in float32 has" if len(changed) == 1 else "weights that stay in float32 have"
-            yield f"{what} other values than in the original: {', '.join(map(str, changed))}"
+            names = ", ".join(map(str, changed))
+            yield f"of what was not converted, these weights have other bytes than in the original: {names}"
     for record in records:
-        count = record.examples + record.ill_conditioned + record.nothing
-        if record.check == "accuracy" and record.status == "passed" and count:
-            spent = record.seconds.get("run", 0.0) / count
-            left = record.left_out
-            line = f"{record.runtime} {record.precision}: {1000 * spent:.3g} ms an example, of {count} drawn ones"
-            yield f"{line}; {left['examples']} more left out after {left['seconds']:g} s (--budget)" if left else line
+        if (left := record.left_out) and _time(record) is not None:
+            count = f"{left['examples']} more examples"
+            yield f"{record.runtime} {record.precision}: {count} left out after {left['seconds']:g} s (--budget)"
     built = [one for one in records if one.check == "build" and one.status == "passed" and one.compiled]
     if built and (told := built[0].compiled):
         precisions = ", ".join(record.precision for record in built)
         yield f"parsed and built by {told['by']} for {', '.join(told['targets'])}: {precisions}; nothing was run"
+
+
+def _table(records: Sequence[Record]) -> Iterator[str]:
+    """Yield a row for each precision: what it loses, how large its model is, and how long an example takes."""
+    times = {(record.precision, str(record.runtime)): time for record in records if (time := _time(record))}
+    losses = {record.precision: loss for record in records if (loss := _loss(record))}
+    sizes = {record.precision: int(size) for record in records if (size := (record.graph or {}).get("bytes"))}
+    if not times and not losses:
+        return
+    runtimes = list(dict.fromkeys(runtime for _, runtime in times))
+    rows = [["precision", *(["loss"] if losses else []), "size", *runtimes]]
+    first = next((record.precision for record in records if record.precision in sizes), "")
+    for precision in sizes:
+        row = [precision, *([losses.get(precision, "")] if losses else [])]
+        row.append(_beside(sizes[precision], sizes[first], _size, precision == first))
+        for runtime in runtimes:
+            time, whole = times.get((precision, runtime)), times.get((first, runtime))
+            row.append("" if time is None else _beside(time, whole, _milliseconds, precision == first))
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    cost = next((record for record in records if _loss(record)), None)
+    counts = sorted({_count(record) for record in records if _time(record)})
+    legend = [] if cost is None else [f"loss: SQNR against {cost.meaning if cost.shipped else 'the file itself'}"]
+    if counts:
+        fewest = f"{counts[0]} to " if counts[0] < counts[-1] else ""
+        legend.append(f"times: an example, of {fewest}{counts[-1]} drawn ones")
+    yield "; ".join(legend)
+
+
+def _count(record: Record) -> int:
+    return record.examples + record.ill_conditioned + record.nothing
+
+
+def _time(record: Record) -> float | None:
+    """Return the seconds of an example in a runtime that is right; None of any other record."""
+    right = record.check == "accuracy" and record.status == "passed" and _count(record)
+    return record.seconds.get("run", 0.0) / _count(record) if right else None
+
+
+def _loss(record: Record) -> str | None:
+    cost = record.fidelity or {}
+    sqnr, changed = cost.get("sqnr"), cost.get("changed")
+    return f"{float(sqnr):.1f} dB" if sqnr is not None else f"{changed:.1%} differ" if changed is not None else None
+
+
+def _beside(value: float, whole: float | None, worded: Callable[[float], str], itself: bool) -> str:
+    """Return a measurement in words, with its ratio to that of the original."""
+    return worded(value) if itself or not whole else f"{worded(value)}, {value / whole:.2g} x"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in words."""
+    power = min(int(math.log(max(count, 1), 1024)), len(_UNITS) - 1)
+    return f"{count / 1024**power:.3g} {_UNITS[power]}"
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB")

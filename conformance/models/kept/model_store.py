@@ -22,6 +22,7 @@ from conformance.process.disk.locks import exclusive
 from conformance.process.disk.onnx_models import MODEL, WEIGHTS, Written, sha_of_parts
 from conformance.process.disk.stores import FORMAT, remove, touch, use
 from conformance.process.disk.whole_files import UNFINISHED
+from conformance.results.records.record_types import Graph
 from conformance.results.records.words import Exporter
 
 
@@ -33,6 +34,12 @@ class Stored:
     facts: Facts
     seconds: dict[str, float]
     told: dict[str, Any] = field(default_factory=dict)
+
+    def in_record(self) -> Graph:
+        """Return the record's field ``graph``."""
+        files = (self.file, self.file.with_name(WEIGHTS))
+        size = sum(file.stat().st_size for file in files if file.is_file())
+        return {"opset": self.facts.opset, "nodes": self.facts.nodes, "sha": self.facts.canonical, "bytes": size}
 
 
 class Store:

@@ -53,8 +53,7 @@ class Witness:
     reason: str | None = None
     """Why it abstains."""
     config: Mapping[str, str] | None = None
-    """The session options that the witness was given and the runtime that failed was not; or ``activations``, where
-    the witness ran the model with these in another type."""
+    """The session options that the witness alone was given; or ``activations``, in another type of which it ran."""
     model: str | None = None
     """``exported`` where the witness ran the model before its conversion; None for the model that failed."""
 
@@ -282,7 +281,7 @@ class Measured(Diagnosis):
     (`why`)"""
     graph: record_types.Graph | None = None
     """opset, nodes by operator, `sha`: a hash of operators, attributes, wiring and small constants, without names,
-    doc strings and weights, equal on any host"""
+    doc strings and weights, equal on any host; `bytes` with weights"""
     shipped: str | None = None
     """the name of the file that runs, where a module or another file says what is right"""
     meaning: str | None = None
@@ -291,7 +290,8 @@ class Measured(Diagnosis):
     """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran; of an
     engine the `command` of NVIDIA's trtexec that builds it again"""
     fidelity: record_types.Fidelity | None = None
-    """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
+    """of a converted model: output, SQNR in dB, cosine, magnitude, worst channel and rows, values that stand out
+    (`apart`); or the share of integers that changed"""
     metric: record_types.Scored | None = None
     """of the check `metric`: score `before` (PyTorch) and `after`, `drop` in points, its `interval`, what is
     `allowed`, how many `samples` there are and `changed`; of the ten that changed most (`flipped`) the scores"""

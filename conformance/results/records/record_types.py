@@ -65,7 +65,7 @@ Drawn = TypedDict("Drawn", {
     "dims": Required[dict[str, Trusted]], "regime": Required[str], "seed": Required[Trusted], "index": Trusted,
     "flags": Text,
 }, total=False)  # fmt: skip
-Graph = TypedDict("Graph", {"opset": Count, "nodes": dict[str, int] | None, "sha": Text}, total=False)
+Graph = TypedDict("Graph", {"opset": Count, "nodes": dict[str, int] | None, "sha": Text, "bytes": Count}, total=False)
 Cause = TypedDict("Cause", {
     "name": Required[str], "lacks": Required[Texts], "shown_by": Required[dict[str, Trusted]], "costs": Measure,
 }, total=False)  # fmt: skip
@@ -100,6 +100,12 @@ Coverage = TypedDict("Coverage", {
 Remedy = TypedDict("Remedy", {
     "kind": Required[str], "parameters": Texts | None, "yaml": Text, "python": Text, "file": Text, "lacks": Text,
 }, total=False)  # fmt: skip
+NoisyRows = TypedDict("NoisyRows", {
+    "axis": Required[int], "first": Required[int], "last": Required[int], "sqnr": Measure, "dims": dict[str, object],
+}, total=False)  # fmt: skip
+Apart = TypedDict("Apart", {
+    "count": Required[int], "of": Required[int], "index": list[int], "dims": dict[str, object],
+}, total=False)  # fmt: skip
 Fidelity = TypedDict(
     "Fidelity",
     {
@@ -110,6 +116,8 @@ Fidelity = TypedDict(
         "bias": Number,
         "channel": Count,
         "channel_sqnr": Measure,
+        "rows": NoisyRows,
+        "apart": Apart,
         "changed": Number,
     },
     total=False,
