@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 _BY_CAST = ("float16", "bfloat16")
-_LARGEST_FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float4_e2m1fn": 6.0}
+"""The largest value of each type of floats of few bits."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _rounded_float(dtype: np.dtype[np.generic], value: Array, wide: bool) -> Arr
 def _spacing(value: Array, kind: str) -> Array:
     """Return how far apart floats of a kind are at each value; 0 of float32."""
     bits, least = {"float16": (10, -14), "bfloat16": (7, -126), "float8_e4m3fn": (3, -6), "float8_e5m2": (2, -14),
-                   "float32": (0, 0)}[kind]  # fmt: skip
+                   "float4_e2m1fn": (1, 0), "float32": (0, 0)}[kind]  # fmt: skip
     if not bits:
         return np.zeros(value.shape)
     size = np.where(np.isfinite(value), np.abs(value), 0)
@@ -140,7 +141,7 @@ def _spacing(value: Array, kind: str) -> Array:
 def _quantized(grid: Grid, name: str, node: NodeProto) -> HeldWeight:
     kind, zero = grid.levels.dtype.name, grid.zero
     levels = grid.levels.astype(np.float64)
-    apart = _spacing(levels, kind) if kind in _LARGEST_FLOAT8 else np.ones(levels.shape)
+    apart = _spacing(levels, kind) if kind in _LARGEST else np.ones(levels.shape)
     places = np.rint(grid.dequantized(np.arange(levels.size, dtype=np.float64).reshape(levels.shape))).astype(
         np.int64
     )
@@ -156,7 +157,7 @@ def _quantized(grid: Grid, name: str, node: NodeProto) -> HeldWeight:
             scale = np.copysign(np.maximum(most[groups.reshape(levels.shape)], np.abs(scale)), scale)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             exact = np.clip(np.nan_to_num(wanted / scale) + zero, grid.low, grid.high)
-            found = _cast(exact, grid.levels.dtype) if kind in _LARGEST_FLOAT8 else np.rint(exact)
+            found = _cast(exact, grid.levels.dtype) if kind in _LARGEST else np.rint(exact)
         return grid.dequantized((found - zero) * scale) if wide else grid.packed(found)
 
     step = grid.dequantized(apart * np.abs(grid.scale))
@@ -216,7 +217,7 @@ def _of_float(node: NodeProto, constants: Mapping[str, Array]) -> Iterator[tuple
     for grid, name in _along(empty, scale, rest[0], says.get("axis", 1) % max(value.ndim, 1), node.input[0]):
         with np.errstate(all="ignore"):
             exact = np.clip(np.nan_to_num(value / grid.scale) + grid.zero, grid.low, grid.high)
-        whole = exact if empty.dtype.name in _LARGEST_FLOAT8 else np.rint(exact)
+        whole = exact if empty.dtype.name in _LARGEST else np.rint(exact)
         levels, back = whole.astype(np.float32).astype(empty.dtype), grid.value
 
         def packed(array: Array, back: Callable[[Array], Array] = back) -> Array:
@@ -231,7 +232,7 @@ def _of_float(node: NodeProto, constants: Mapping[str, Array]) -> Iterator[tuple
 
 
 def _holds_levels(array: Array) -> bool:
-    return array.dtype.name in (*_LARGEST_FLOAT8, *RANGES)
+    return array.dtype.name in (*_LARGEST, *RANGES)
 
 
 RANGES = {
@@ -297,11 +298,11 @@ def _along(
     if scales is None or zeros is None:
         return
     kind = levels.dtype.name
-    low, high = RANGES.get(kind, (-_LARGEST_FLOAT8.get(kind, 0.0), _LARGEST_FLOAT8.get(kind, 0.0)))
+    low, high = RANGES.get(kind, (-_LARGEST.get(kind, 0.0), _LARGEST.get(kind, 0.0)))
     along = axis if scale.size > 1 else None
 
     def packed(array: Array) -> Array:
-        return _cast(array, levels.dtype) if kind in _LARGEST_FLOAT8 else array.astype(np.int64).astype(levels.dtype)
+        return _cast(array, levels.dtype) if kind in _LARGEST else array.astype(np.int64).astype(levels.dtype)
 
     yield Grid(levels, scales, zeros, low, high, np.asarray, packed, _wide, along, block), name
 
