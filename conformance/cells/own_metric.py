@@ -23,6 +23,7 @@ from conformance.models.cell_run import CellRun
 from conformance.models.conversion import converted_model
 from conformance.models.given_data import bad_data, inputs_among, outputs_for, outputs_of_module, read_arrays
 from conformance.models.kept.model_store import Stored
+from conformance.models.precision.calibration import count_shared
 from conformance.process.arrays import Array, Inputs
 from conformance.process.errors import NoVerdict, Stopped, or_else
 from conformance.results.records.explanation import Explanation, blame, kernels, unexplained
@@ -41,18 +42,18 @@ class OwnScores:
         """Raise Stopped at ``declare`` for data or a metric that cannot be used."""
         self.says, self._function = says, run.reference.folder.resolve(says.of)
         self._batch = read_arrays(run.cell.case, says.data)
-        self._inputs, self._size = inputs_among(run.cell.case, run.dims(), self._batch, says.data, says.batch)
-        self.samples = len(next(iter(self._inputs.values())))
+        self.inputs, self._size = inputs_among(run.cell.case, run.dims(), self._batch, says.data, says.batch)
+        self.samples = len(next(iter(self.inputs.values())))
         odd = [name for name, array in self._batch.items() if array.ndim == 0 or len(array) != self.samples]
         if odd:
             raise bad_data(f"{says.data}: {odd[0]} has shape {self._batch[odd[0]].shape}, not {self.samples} samples")
-        self.outputs = outputs_of_module(run.reference, self._inputs, self._size)
+        self.outputs = outputs_of_module(run.reference, self.inputs, self._size)
         self.before = self.score(self.outputs)
         if not np.array_equal(self.before, self.score(self.outputs)):
             raise Stopped("declare", "NotDeterministic", f"{says.of} gives other scores for the same outputs", "case")
 
     def outputs_of(self, run: Callable[[Inputs], Sequence[Array]]) -> list[Array]:
-        return outputs_for(run, self._inputs, self._size)
+        return outputs_for(run, self.inputs, self._size)
 
     def score(self, outputs: Sequence[Array], at: Array | None = None) -> Array:
         """Return the score of each sample, or one for all (float64[samples] or float64[]); ``at`` chooses samples by
@@ -109,6 +110,7 @@ def check_metric(run: CellRun) -> None:
         measured = _measured(run, says)
     stored = run.model()
     model = converted_model(run, stored) if cell.converted else stored
+    _warn_of_calibration(run, measured)
     try:
         session, stop = load_model(
             run, Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace()), model
@@ -150,6 +152,20 @@ def _measured(run: CellRun, says: Metric) -> OwnScores:
     found = known.get(name) or known.setdefault(name, OwnScores(run, says))
     assert isinstance(found, OwnScores)
     return found
+
+
+def _warn_of_calibration(run: CellRun, measured: OwnScores) -> None:
+    """Note in the record where the conversion has seen samples of the metric's data: it was fitted to them, so that
+    their score says little about others."""
+    cell = run.cell
+    says = cell.case.says.precisions[cell.precision].calibration if cell.converted else None
+    if says is None or says.data is None:
+        return
+    shared = count_shared(measured.inputs, run.prepared.feeds(says, run.target.static).batches)
+    if shared:
+        text = f"{shared:,} of {measured.samples:,} samples of {measured.says.data} are in the calibration data too, "
+        text += f"{says.data}: the score says little about samples that the conversion has not seen"
+        run.record.warnings = [*run.record.warnings, {"name": "calibration", "error": "SameData", "text": text}]
 
 
 def _note(run: CellRun, measured: OwnScores, loss: PairedLoss, after: Array) -> str:

@@ -167,6 +167,23 @@ def test_a_conversion_that_loses_points_is_red_beside_one_that_loses_none(bench,
     assert record.metric["drop"] > 3 or found == PASSED
 
 
+@pytest.mark.parametrize("precision, more", [
+    ("int8", ""), ("int8-own", "by: beside.rounded, "),
+])  # fmt: skip
+def test_data_that_the_conversion_has_seen_is_reported_and_changes_no_verdict(bench, tmp_path, precision, more):
+    for name, calibrated, shared in (("same", X[:32], 32), ("partly", np.concatenate([X[:12], -X[:20]]), 12),
+                                     ("other", -X[:32], 0)):  # fmt: skip
+        folder = tmp_path / name
+        folder.mkdir()
+        np.save(folder / "calibration.npy", calibrated)
+        says = f"precisions: {{{precision}: {{{more}calibration: {{data: calibration.npy}}}}}}"
+        record = measured(bench, folder, says, precision=precision, metric=METRIC.replace("drop: 1", "drop: 9"))
+        assert verdict(record) == PASSED, record.reason
+        told = [one["text"] for one in record.warnings if one["name"] == "calibration"]
+        assert [text.partition(" samples")[0] for text in told] == [f"{shared} of 800"] * bool(shared)
+        assert all("val.npz are in the calibration data too, calibration.npy" in text for text in told)
+
+
 def test_a_runtime_that_loses_points_of_a_sound_conversion_is_red_itself(bench, tmp_path):
     with flipping(20):
         record = measured(bench, tmp_path, "precisions: {int8-own: {by: beside.rounded}}", precision="int8-own")

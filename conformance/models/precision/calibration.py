@@ -6,7 +6,7 @@ import hashlib
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -211,6 +211,19 @@ def _check_values(what: str, arrays: list[Array], *, may_be_constant: bool) -> N
     high = max((float(array.max()) for array in arrays if array.size), default=0.0)
     if low == high and not may_be_constant:
         raise _bad(f"{what}: every value is {low:g}; constant data measures no range")
+
+
+def count_shared(inputs: Inputs, batches: Sequence[Inputs]) -> int:
+    """Return how many samples of ``inputs`` are, bit for bit, among those of ``batches``: both have the same names, and
+    samples along the first axis."""
+    calibrated = {one for batch in batches for one in _samples(batch)}
+    return sum(one in calibrated for one in _samples(inputs))
+
+
+def _samples(batch: Inputs) -> Iterator[bytes]:
+    arrays = [np.ascontiguousarray(batch[name]) for name in sorted(batch)]
+    for index in range(_length(batch)):
+        yield hashlib.sha256(b"".join(array[index].tobytes() for array in arrays)).digest()
 
 
 def _length(batch: Inputs) -> int:

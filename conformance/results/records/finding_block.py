@@ -302,7 +302,7 @@ def _evidence(record: Record) -> tuple[str, ...]:
         *(str(one.get("text")) for one in record.explained if one.get("text")),
         *(f"{text.partition(';')[0]}, and an exported model keeps no state" for text in _warned(record, "state")),
         *(f"the exporter warned: {one_line(text, 150)}" for text in (_warned(record, "export") if located else ())),
-        *_warned(record, "steps"),
+        *(text for name in ("steps", "calibration") for text in _warned(record, name)),
     ]
     if record.unexplained:
         told.append("not looked into yet: --explain all, or conformance explain")
