@@ -89,6 +89,34 @@ def test_a_file_of_another_model_is_refused_with_both_interfaces(tmp_path, capsy
     assert code == 1 and "the outputs of net_small.onnx are not those of net.onnx" in out, out
 
 
+def cast(dtype=np.int8):
+    """Levels that a Reshape and a Cast make floats of and a Mul multiplies by their scales, as torchao's are."""
+    model = quantized()
+    graph = model.graph
+    for name in ("W1", "W2"):
+        (levels,) = (one for one in graph.initializer if one.name == f"{name}_q")
+        array = numpy_helper.to_array(levels)
+        sizes = array.shape
+        levels.CopyFrom(numpy_helper.from_array(array.reshape(2, -1, sizes[1]).astype(dtype), levels.name))
+        graph.initializer.append(numpy_helper.from_array(np.array(sizes), f"{name}_sizes"))
+        (place,) = (at for at, node in enumerate(graph.node) if node.name == f"{name}_dq")
+        del graph.node[place]
+        for node in (
+            helper.make_node("Mul", [f"{name}_float", f"{name}_s"], [name]),
+            helper.make_node("Cast", [f"{name}_flat"], [f"{name}_float"], to=onnx.TensorProto.FLOAT),
+            helper.make_node("Reshape", [f"{name}_q", f"{name}_sizes"], [f"{name}_flat"]),
+        ):
+            graph.node.insert(0, node)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def test_levels_that_are_cast_and_multiplied_are_a_conversion_and_masks_without_a_sign_are_none(tmp_path, capsys):
+    code, out = check(capsys, tmp_path, cast())
+    assert code == 0 and "net_small.onnx is a model in int8: compared with net.onnx in decibels" in out, out
+    assert precision_of(cast(np.uint8)) is None
+
+
 def test_a_file_of_another_model_of_the_same_interface_is_called_one(tmp_path, capsys):
     rng = np.random.default_rng(9)
 
@@ -132,6 +160,14 @@ def quantize(file, batches):
 def renaming(file, batches):
     model = onnx.load(file)
     model.graph.input[0].name = model.graph.node[0].input[0] = "other"
+    return model
+
+def renaming_both(file, batches):
+    model = onnx.load(file)
+    for number, value in enumerate(model.graph.input):
+        for node in model.graph.node:
+            node.input[:] = [f"in{number}" if name == value.name else name for name in node.input]
+        value.name = f"in{number}"
     return model
 
 def nothing(file, batches):
@@ -194,6 +230,96 @@ def test_a_converter_that_changed_converts_again_and_one_that_did_not_is_not_cal
         made.append((record.status, record.fidelity["sqnr"], "convert" in record.seconds))
         run.renew()
     assert made[0][:2] == made[1][:2] and made[0][1] > made[2][1] + 10
+
+
+def calls_of(folder, worker, case, *changes):
+    """Run the cell ``fidelity`` at first and after each change, and return what each run shows: its status, its
+    decibels, and how often the converter has been called by then."""
+    settings = Settings(store=folder / "store", examples=1)
+    shown = []
+    for change in (None, *changes):
+        if change is not None:
+            change()
+        run = Runner(settings, 60, worker)  # which reads the case again
+        (fidelity,) = (cell for cell in plan(load_case(folder, case)) if cell.check == "fidelity")
+        record = run(fidelity)
+        run.renew()
+        called = folder / "called.txt"
+        shown.append((record.status, record.fidelity["sqnr"], len(called.read_text()) if called.exists() else 0))
+    return shown
+
+
+NEEDS_PACKAGE = """
+import onnx, quantizing
+from onnx import numpy_helper
+
+def quantize(file, batches):
+    with open(__file__.replace("converters.py", "called.txt"), "a") as log:
+        log.write(".")
+    model = onnx.load(file)
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) == 2:
+            values = numpy_helper.to_array(tensor)
+            step = quantizing.step(batches)
+            tensor.CopyFrom(numpy_helper.from_array((values / step).round() * step, tensor.name))
+    return model
+"""
+PACKAGE = """
+def step(batches):
+    return {divisor} * abs(batches[0]["x"]).max()
+"""
+
+
+def test_other_calibration_data_and_another_release_of_the_converters_package_convert_again(tmp_path, worker):
+    pair(tmp_path, quantized())
+    (tmp_path / "converters.py").write_text(NEEDS_PACKAGE, encoding="utf-8")
+    data = np.random.default_rng(0).standard_normal((32, converted.INPUT)).astype(np.float32)
+
+    def package(divisor):
+        (tmp_path / "quantizing.py").write_text(PACKAGE.replace("{divisor}", str(divisor)), encoding="utf-8")
+
+    def calibration(by):
+        np.save(tmp_path / "data.npy", data * np.float32(by))
+
+    package(1e-3)
+    calibration(1)
+    case = say(CASE, "precisions: {int8-own: {by: converters.quantize, calibration: {data: data.npy}}}")
+    shown = calls_of(tmp_path, worker, case, lambda: None, lambda: calibration(16), lambda: package(1e-2))
+    assert [called for *_, called in shown] == [1, 1, 2, 3], shown
+    decibels = [each for _, each, _ in shown]
+    assert decibels[0] == decibels[1] > decibels[2] + 10 and decibels[2] > decibels[3] + 10, shown
+
+
+def test_a_converted_file_of_other_bytes_is_judged_again(tmp_path, worker):
+    pair(tmp_path, quantized())
+
+    def spoil():
+        onnx.save(quantized(scaled("W2_s", 2.0)), tmp_path / "net_small.onnx")
+
+    shown = calls_of(tmp_path, worker, say(CASE, "precisions: {int8-own: {file: net_small.onnx}}"), lambda: None, spoil)
+    assert [status for status, *_ in shown] == ["passed", "passed", "failed"], shown
+    assert shown[0][1] == shown[1][1] > shown[2][1] + 10
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_inputs_that_a_converter_renames_are_matched_by_shape_and_refused_where_two_are_alike(tmp_path, bench, alike):
+    model = converted.original()
+    shape = ["n", converted.INPUT] if alike else ["n", converted.OUTPUT]
+    model.graph.input.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, shape))
+    model.graph.node[-1].output[0] = "made"
+    summed = helper.make_node("ReduceSum", ["z", "axes"], ["of_z"])
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axes"))
+    model.graph.node.extend([summed, helper.make_node("Sub", ["made", "of_z"], ["y"])])
+    onnx.save(model, tmp_path / "net.onnx")
+    (tmp_path / "converters.py").write_text(CONVERTERS, encoding="utf-8")
+    case = load_case(tmp_path, say(CASE, "precisions: {int8-own: {by: converters.renaming_both}}"))
+    (fidelity,) = (cell for cell in plan(case) if cell.check == "fidelity")
+    record = bench.run_cell(fidelity)
+    assert (record.status == "failed") is alike, record.reason
+    if alike:
+        said = " ".join(record.reason.split())
+        assert "the inputs of the model of converters.renaming_both are not those of net.onnx" in said, said
+        assert "in1: float32[n, 64] give them the same names in both files" in said, said
 
 
 @pytest.mark.parametrize("name", ["fp16", "int8 weights", "int4 weights"])

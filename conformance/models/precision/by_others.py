@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from conformance.runtimes.onnxgraph.reads import all_nodes, graphs
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _FLOAT, _FLOAT16, _FLOAT64, _BFLOAT16 = 1, 10, 11, 16
 _BITS8, _FLOAT8, _FLOAT4, _BITS4, _BITS2 = {2, 3}, {17, 18, 19, 20}, {23}, {21, 22}, {25, 26}
 """Numbers of ``onnx.TensorProto.DataType``."""
+_SIGNED = {3, 22, 26} | _FLOAT4 | _FLOAT8
 _PACKED = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 """Operators that hold weights in 4 bits, or in as many as they say."""
 _WHOLE = ("QLinear", "DynamicQuantize", "QAttention", "QGemm", "QMoE")
@@ -25,12 +26,14 @@ def precision_of(model: ModelProto) -> str | None:
     fp4, fp8, int8, bf16 or fp16; None where there is no trace of any. Values of large weights are not looked at and
     may be missing."""
     weights = [tensor for graph in graphs(model.graph) for tensor in graph.initializer]
-    types = {tensor.name: tensor.data_type for tensor in weights}
     every = [*all_nodes(model)]
-    types |= {node.output[0]: tensor.data_type for node in every for tensor in _constants(node)}
+    named = {tensor.name: tensor for tensor in weights}
+    named |= {node.output[0]: tensor for node in every for tensor in _constants(node)}
+    types = {name: tensor.data_type for name, tensor in named.items()}
     quantized = {types.get(name) for node in every if node.op_type in _Q_DQ for name in node.input}
     quantized |= {attribute.i for node in every if node.op_type in _Q_DQ for attribute in node.attribute
                   if attribute.name == "output_dtype"}  # fmt: skip
+    quantized |= _cast_weights(every, named)
     operators, casts = {node.op_type for node in every}, {_cast_to(node) for node in every}
     packed = [_bits(node) for node in every if node.op_type in _PACKED]
     for precision, found in (
@@ -45,6 +48,20 @@ def precision_of(model: ModelProto) -> str | None:
         if found:
             return precision
     return None
+
+
+def _cast_weights(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> set[int]:
+    """Return the types with a sign of the matrices that are cast to float32, as torchao's levels are before they are
+    multiplied by their scales; without one, masks and tables are kept and cast too."""
+    kinds = {name: one.data_type for name, one in tensors.items() if len(one.dims) > 1 and one.data_type in _SIGNED}
+    found = set()
+    for node in nodes:
+        if node.input and node.input[0] in kinds:
+            if node.op_type in ("Reshape", "Transpose"):
+                kinds[node.output[0]] = kinds[node.input[0]]
+            elif _cast_to(node) == _FLOAT:
+                found.add(kinds[node.input[0]])
+    return found
 
 
 def _of_8_bits(operator: str) -> bool:

@@ -214,8 +214,8 @@ def _check_values(what: str, arrays: list[Array], *, may_be_constant: bool) -> N
 
 
 def count_shared(inputs: Inputs, batches: Sequence[Inputs]) -> int:
-    """Return how many samples of ``inputs`` are, bit for bit, among those of ``batches``: both have the same names, and
-    samples along the first axis."""
+    """Return how many samples of ``inputs`` are, bit for bit, among those of ``batches``; both have the same
+    names, and samples along the first axis."""
     calibrated = {one for batch in batches for one in _samples(batch)}
     return sum(one in calibrated for one in _samples(inputs))
 
