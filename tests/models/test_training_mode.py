@@ -97,3 +97,24 @@ def test_a_module_that_goes_by_the_batch_outside_of_training_is_right(bench):
 def test_statistics_that_each_trace_leaves_behind_are_no_size(bench, check):
     body = say(module_of("SetsItselfToTrain"), "export: {torchscript: [17]}").replace("batch: 1..4", "batch: 2..5")
     assert verdict(bench.run(body, MODULES, check=check)) == PASSED
+
+
+EXPORTED = """
+import torch
+
+def exported():
+    inside = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).eval()
+    return torch.export.export(inside, (torch.zeros(2, 4),), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+"""
+
+
+@pytest.mark.parametrize("mode, result", [
+    ("inference", PASSED), ("train", ("failed", "declare", "NotImplementedError", "case")),
+])  # fmt: skip
+def test_a_module_of_torch_export_is_taken_in_the_mode_that_it_was_exported_in(bench, tmp_path, mode, result):
+    """As one that PT2E has quantized is; it refuses to set any mode."""
+    body = say(module_of("exported"), "export: {dynamo: [18]}\nruntimes: onnxruntime\nspecials: false")
+    case = load_case(tmp_path, say(body, f"mode: {mode}") if mode == "train" else body, EXPORTED)
+    (cell,) = (cell for cell in plan(case) if cell.check == "accuracy")
+    record = bench.run_cell(cell)
+    assert verdict(record) == result, record.reason

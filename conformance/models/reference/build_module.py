@@ -64,8 +64,18 @@ def build(case: Case, folder: Folder) -> Module:
             prepare(module)
             if taking is not own:
                 module.__class__ = taking
-        module.train(says.mode == "train")
+        _set_mode(module, says.mode == "train")
         return module
+
+
+def _set_mode(module: Module, train: bool) -> None:
+    """Set the mode of a module. One that ``torch.export`` has made, as PT2E quantizes, has the mode of inference in
+    its graph and refuses to set any."""
+    try:
+        module.train(train)
+    except NotImplementedError:
+        if train:
+            raise
 
 
 def _calls(case: Case, folder: Folder, module: Module) -> Iterator[Callable[[], object]]:
