@@ -81,6 +81,11 @@ def _plain(function: Callable[..., Array]) -> Callable[..., Array | None]:
     return kernel
 
 
+def _erf(x: Array) -> Array:
+    """The error function in float64; ONNX's own rounds to float32 in between, and takes three times as long."""
+    return np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size).reshape(x.shape).astype(x.dtype)
+
+
 def _matrices(_: OpRun, left: Array, right: Array) -> Array | None:
     """A product of matrices; by one of float32 a product in float64 has a few of its columns at a time."""
     if left.ndim < 2 or right.ndim < 2:
@@ -249,5 +254,6 @@ _KERNELS: Mapping[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "Sqrt": _plain(np.sqrt),
     "Exp": _plain(np.exp),
     "Tanh": _plain(np.tanh),
+    "Erf": _plain(_erf),
     "Relu": _plain(lambda x: np.maximum(x, x.dtype.type(0))),
 }
