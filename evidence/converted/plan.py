@@ -8,8 +8,13 @@ PACKAGES: Mapping[str, Sequence[str]] = {
     "here": (),
     "nncf": ("nncf", "onnx", "onnxruntime", "numpy"),
     "modelopt": ("nvidia-modelopt[onnx]", "onnxconverter-common"),
+    "olive": ("olive-ai", "requests"),
+    "quark": ("amd-quark",),
+    "torchao": ("torchao",),
 }
 """The environments by name, and what is installed in one of its own; ``here`` is this one."""
+BESIDE = {"olive", "quark", "torchao"}
+"""Those that see what is installed here too: they need torch, of 5 GB."""
 
 _ALL = ("mlp", "cnn", "depthwise", "residual", "attention", "embedded", "gated", "lstm", "gru", "step")
 _FEWER = ("mlp", "cnn", "residual", "attention", "embedded", "lstm", "step")
@@ -40,6 +45,9 @@ PLAN: Mapping[str, Mapping[str, Sequence[str]]] = {
                                                                      "residual")),
         **dict.fromkeys(("modelopt-int4", "modelopt-awq", "modelopt-fp8"), ("attention", "gated", "tokenwise")),
     },
+    "olive": {**dict.fromkeys(("olive-dynamic", "olive-rtn"), ("mlp", "gated-21"))},
+    "quark": {**dict.fromkeys(("quark", "quark-power-of-2"), ("mlp", "cnn"))},
+    "torchao": {**dict.fromkeys(("torchao-pt2e", "torchao-weights"), ("mlp-21", "gated-21"))},
 }  # fmt: skip
 """By environment the converters of ``convert.py``, and the networks that each is given."""
 

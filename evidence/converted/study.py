@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,9 +28,10 @@ from conformance.judge.spoiled_weights import ConvertedFile, spoiled
 from conformance.judge.verify_converted import meaning_of
 from conformance.models.precision.by_others import precision_of
 from conformance.models.reference.carried_types import carry
+from conformance.process.errors import UserError
 from conformance.process.worker import warm
 from evidence.converted.convert import CONVERTERS, data
-from evidence.converted.plan import PACKAGES, PLAN, REAL, SMALL
+from evidence.converted.plan import BESIDE, PACKAGES, PLAN, REAL, SMALL
 from evidence.converted.plants import PLANTS, File, Plant
 
 KEPT = ROOT / ".conformance" / "converted"
@@ -97,6 +99,9 @@ def _python(environment: str) -> str:
     python = folder / "bin" / "python"
     if not python.exists():
         made = environments.venv(folder)
+        if environment in BESIDE:
+            (site,) = folder.glob("lib/*/site-packages")
+            (site / "beside.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
         try:
             environments.install(made, PACKAGES[environment], f"converters ({environment})")
         except BaseException:
@@ -109,7 +114,12 @@ def _converted(folder: Path, plan: Mapping[str, Mapping[str, Sequence[str]]]) ->
     """Make the files of a plan in a folder; yield the converter, the network, and why it was not taken."""
     for environment, converters in plan.items():
         asked = [f"{converter}:{network}" for converter, given in converters.items() for network in given]
-        command = [_python(environment), "-W", "ignore", str(SCRIPT), str(folder), *asked]
+        try:
+            python = _python(environment)
+        except UserError as error:
+            yield from ((*one.split(":"), str(error)) for one in asked)  # type: ignore[misc]
+            continue
+        command = [python, "-W", "ignore", str(SCRIPT), str(folder), *asked]
         clean = environments.clean_environment()  # some write beside their files into the folder they run in
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=clean)
         lines = re.findall(r'\{"name".*\}$', done.stdout, re.M)  # behind bars of progress
@@ -266,6 +276,8 @@ def _refusal(path: Path) -> str | None:
 
 def _versions(plan: Mapping[str, object]) -> Iterator[str]:
     for environment in plan:
+        if environment != "here" and not (KEPT / "environments" / environment).exists():
+            continue  # it could not be installed, which the page says
         names = [package.partition("[")[0] for package in PACKAGES[environment] or ("onnxruntime",)]
         ask = "import importlib.metadata as m, sys; print(*(f'{n} {m.version(n)}' for n in sys.argv[1:]), sep=', ')"
         done = subprocess.run([_python(environment), "-c", ask, *names], capture_output=True, text=True, check=True)
