@@ -12,6 +12,7 @@ import argparse
 
 from benchmarks import (
     catalogue,
+    converted,
     dynamo,
     examples,
     gating,
@@ -43,6 +44,7 @@ GROUPS = {
     "dynamo": dynamo,
     "isolation": isolation,
     "precision": precision,
+    "converted": converted,
     "gating": gating,
     "latency": latency,
     "size": size,

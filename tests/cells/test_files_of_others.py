@@ -296,7 +296,8 @@ def test_a_converted_file_of_other_bytes_is_judged_again(tmp_path, worker):
     def spoil():
         onnx.save(quantized(scaled("W2_s", 2.0)), tmp_path / "net_small.onnx")
 
-    shown = calls_of(tmp_path, worker, say(CASE, "precisions: {int8-own: {file: net_small.onnx}}"), lambda: None, spoil)
+    case = say(CASE, "precisions: {int8-own: {file: net_small.onnx}}")
+    shown = calls_of(tmp_path, worker, case, lambda: None, spoil)
     assert [status for status, *_ in shown] == ["passed", "passed", "failed"], shown
     assert shown[0][1] == shown[1][1] > shown[2][1] + 10
 

@@ -104,7 +104,8 @@ import torch
 
 def exported():
     inside = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).eval()
-    return torch.export.export(inside, (torch.zeros(2, 4),), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+    dims = ({0: torch.export.Dim("batch")},)
+    return torch.export.export(inside, (torch.zeros(2, 4),), dynamic_shapes=dims).module()
 """
 
 
