@@ -132,32 +132,27 @@ def olive(file: Path, out: Path, name: str, **more: Any) -> None:
         shutil.copy(f"{folder}/model.onnx", out)
 
 
-def quark(file: Path, out: Path, spec: str) -> None:
-    import quark.onnx as quark
+def quark(file: Path, out: Path) -> None:
+    from quark.onnx import Int8Spec, ModelQuantizer, QConfig, QLayerConfig
 
-    one = getattr(quark, spec)
-    config = quark.QConfig(quark.QLayerConfig(activation=one(), weight=one()))
-    quark.ModelQuantizer(config).quantize_model(str(file), str(out), _Reader(file))
+    config = QConfig(QLayerConfig(activation=Int8Spec(), weight=Int8Spec()))
+    ModelQuantizer(config).quantize_model(str(file), str(out), _Reader(file))
 
 
-def torchao(file: Path, out: Path, *, weights: bool = False) -> None:
+def torchao(file: Path, out: Path) -> None:
     """Quantize the module that the file was exported from, and export it by dynamo."""
     import torch
     from networks import networks
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_
     from torchao.quantization.pt2e import quantize_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
     net, example = networks()[file.stem.removesuffix("-21")]
     dims = ({0: torch.export.Dim("batch")},)
-    if weights:
-        quantize_(net, Int8WeightOnlyConfig())
-    else:
-        how = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
-        net = quantize_pt2e.prepare_pt2e(torch.export.export(net, example, dynamic_shapes=dims).module(), how)
-        for batch in data(file):
-            net(*map(torch.tensor, batch.values()))
-        net = quantize_pt2e.convert_pt2e(net)
+    how = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    net = quantize_pt2e.prepare_pt2e(torch.export.export(net, example, dynamic_shapes=dims).module(), how)
+    for batch in data(file):
+        net(*map(torch.tensor, batch.values()))
+    net = quantize_pt2e.convert_pt2e(net)
     torch.onnx.export(net, example, out, dynamo=True, opset_version=21, input_names=["x"], output_names=["y"],
                       external_data=False, verbose=False, dynamic_shapes=dims)  # fmt: skip
 
@@ -226,10 +221,8 @@ CONVERTERS: dict[str, Callable[[Path, Path], None]] = {
     "modelopt-fp8": _by(modelopt, "fp8"),
     "olive-dynamic": _by(olive, "OnnxDynamicQuantization"),
     "olive-rtn": _by(olive, "OnnxBlockWiseRtnQuantization", block_size=16),
-    "quark": _by(quark, "Int8Spec"),
-    "quark-power-of-2": _by(quark, "XInt8Spec"),
+    "quark": quark,
     "torchao-pt2e": torchao,
-    "torchao-weights": _by(torchao, weights=True),
 }  # fmt: skip
 
 
