@@ -115,6 +115,11 @@ def test_levels_that_are_cast_and_multiplied_are_a_conversion_and_masks_without_
     code, out = check(capsys, tmp_path, cast())
     assert code == 0 and "net_small.onnx is a model in int8: compared with net.onnx in decibels" in out, out
     assert precision_of(cast(np.uint8)) is None
+    table = cast()
+    for node in table.graph.node:
+        if node.op_type == "Mul":
+            node.op_type = "Add"
+    assert precision_of(table) is None
 
 
 def test_a_file_of_another_model_of_the_same_interface_is_called_one(tmp_path, capsys):

@@ -51,16 +51,18 @@ def precision_of(model: ModelProto) -> str | None:
 
 
 def _cast_weights(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> set[int]:
-    """Return the types with a sign of the matrices that are cast to float32, as torchao's levels are before they are
-    multiplied by their scales; without one, masks and tables are kept and cast too."""
+    """Return the types with a sign of the matrices that are cast to float32 and then multiplied by scales, or freed
+    of a zero point, as torchao's levels are; masks and tables have no sign, or no such product."""
     kinds = {name: one.data_type for name, one in tensors.items() if len(one.dims) > 1 and one.data_type in _SIGNED}
-    found = set()
+    floats, found = dict[str, int](), set[int]()
     for node in nodes:
-        if node.input and node.input[0] in kinds:
-            if node.op_type in ("Reshape", "Transpose"):
-                kinds[node.output[0]] = kinds[node.input[0]]
-            elif _cast_to(node) == _FLOAT:
-                found.add(kinds[node.input[0]])
+        kind = kinds.get(node.input[0]) if node.input else None
+        if kind is not None and node.op_type in ("Reshape", "Transpose"):
+            kinds[node.output[0]] = kind
+        elif kind is not None and _cast_to(node) == _FLOAT:
+            floats[node.output[0]] = kind
+        elif node.op_type in ("Mul", "Sub"):
+            found |= {floats[name] for name in node.input if name in floats}
     return found
 
 
