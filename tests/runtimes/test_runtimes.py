@@ -16,7 +16,10 @@ from conformance.results.records import text
 from conformance.results.records.record import Record
 from conformance.runtimes import opener, registry
 from conformance.testing import NoRuntime, check_runtime
+from tests.kit.cases import say
 from tests.kit.runs import run_suite
+from tests.kit.runtimes import wrong_runtime
+from tests.plants.kernels import KERNELS, wrong
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "runtimes.md"
@@ -106,8 +109,11 @@ exported_wrong:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the package toykit is installed, and the one of the docs that adds it as a runtime."""
-    site = tmp_path_factory.mktemp("site")
-    (site / "toykit.py").write_text(TOYKIT, encoding="utf-8")
+    return install(tmp_path_factory.mktemp("site"), TOYKIT)
+
+
+def install(site: Path, toykit: str) -> Path:
+    (site / "toykit.py").write_text(toykit, encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     entry, session, test = map(textwrap.dedent, re.findall(r"^   ```python\n(.*?)^   ```", page, re.M | re.S))
     (points,) = map(textwrap.dedent, re.findall(r"^   ```toml\n(.*?)^   ```", page, re.M | re.S))
@@ -147,6 +153,46 @@ def test_a_runtime_that_a_package_adds_runs_cells_and_is_asked_for_its_opinion(s
     wrong = records["accuracy[exported_wrong-torchscript-op17-onnxruntime-fp32]"]
     assert wrong["fault"] == "exporter" and "toykit: is wrong too" in text.details(Record.from_dict(wrong))
     assert "toykit" in done.header["environment"]["versions"]
+
+
+WRONG_TOYKIT = """
+import onnx.reference
+from tests.plants.kernels import KERNELS, wrong
+def load(file):
+    evaluator = onnx.reference.ReferenceEvaluator(file)
+    def run(inputs):
+        outputs = evaluator.run(None, dict(inputs))
+        return [wrong(evaluator.proto_.graph.node[-1].op_type, *inputs.values(), one) for one in outputs]
+    return run
+"""
+
+
+@pytest.mark.thorough
+def test_wrong_kernels_of_a_plug_in_are_found_as_those_of_onnx_runtime(tmp_path, bench):
+    (tmp_path / "cases").mkdir()
+    body = "\n".join(
+        f'{name}:\n  about: its kernel is wrong\n  forward: "{forward}"' for name, (forward, _) in KERNELS.items()
+    )
+    says = """
+    export: {torchscript: [17]}
+    specials: false
+    inputs: {x: "float32[batch, 6]"}
+    dims: {batch: 1..4}
+    """
+    defaults = textwrap.indent(textwrap.dedent(says) + "runtimes: [onnxruntime, toykit]\n", "  ")
+    (tmp_path / "cases" / "kernels.yaml").write_text(f"defaults:\n{defaults}{body}\n", encoding="utf-8")
+    site = install(tmp_path, WRONG_TOYKIT)
+    done = run_suite(tmp_path, own_process=True, PYTHONPATH=os.pathsep.join(map(str, (ROOT, site))))
+    for name, (forward, _) in KERNELS.items():
+        found = [done.records[f"accuracy[{name}-torchscript-op17-{one}-fp32]"] for one in ("onnxruntime", "toykit")]
+        assert [one["status"] for one in found] == ["passed", "failed"], (name, found)
+        with wrong_runtime(lambda inputs, outputs, name=name: [wrong(name, *inputs.values(), *outputs)]):
+            by_onnxruntime = bench.run(say(says, "runtimes: onnxruntime", f'forward: "{forward}"'))
+        assert by_onnxruntime.status == "failed"
+        assert (found[1]["error"], found[1]["fault"]) == (by_onnxruntime.error, by_onnxruntime.fault) == (
+            "WrongValue", "runtime",
+        ), name  # fmt: skip
+    assert len(KERNELS) >= 40
 
 
 def test_what_is_made_from_the_table_knows_it(site, tmp_path):
