@@ -36,6 +36,14 @@ def by_share(array: Array, rng: np.random.Generator, share: float) -> Array:
     return np.asarray(array * (1 + share * rng.choice([-1.0, 1.0], array.shape)), dtype=array.dtype)
 
 
+def in_float16(array: Array) -> Array:
+    """Return each float as float16 holds it, in the dtype that it has; others as they are."""
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(over="ignore"):  # infinite, as in a file in float16
+        return array.astype(np.float16).astype(array.dtype)
+
+
 def movement(there: Array, base: Array) -> Array:
     """Return how far each value has moved from ``base``: 0 for integers, and where either is no finite number."""
     if base.dtype.kind != "f":

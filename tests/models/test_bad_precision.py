@@ -13,6 +13,7 @@ import pytest
 from conformance.results.records.record import Record
 from tests.kit.cases import PASSED, Bench, details, problems_of, say, verdict
 from tests.kit.modules import net_of
+from tests.kit.runtimes import wrong_runtime
 
 COMMON = """
 runtimes: onnxruntime
@@ -276,3 +277,21 @@ def test_the_folder_of_the_case_is_left_as_it_was(bench):
     before = sorted(file.name for file in Path(cell.case.folder).iterdir())
     assert verdict(bench.run_cell(cell, examples=1)) == PASSED
     assert sorted(file.name for file in Path(cell.case.folder).iterdir() if file.name != "__pycache__") == before
+
+
+UNIQUE = "forward: torch.unique(x, dim=0)"
+
+
+def test_how_many_values_there_are_may_be_a_matter_of_rounding(bench):
+    record = run(bench, body_of('inputs: {x: "float32[64]"}', "fp16: {}", UNIQUE))
+    assert record.status != "failed", record.reason
+
+
+def test_a_value_that_is_lost_is_no_matter_of_rounding(bench):
+    """Whole numbers up to 100 are as many in float16."""
+    whole = 'inputs: {x: {type: "float32[8]", values: {integers: {low: 0, high: 100}}}}'
+    body = body_of(whole, "fp16: {}", UNIQUE)
+    assert run(bench, body).status == "passed"
+    with wrong_runtime(lambda _, outputs: [outputs[0][1:]], "onnxruntime-literal"):
+        record = run(bench, body)
+    assert (record.status, record.error) == ("failed", "WrongShape")
