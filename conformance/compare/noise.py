@@ -331,7 +331,10 @@ def _by_parts(
         if ratio > 1:
             among = "" if part.all() else f" in {int(part.sum())} of {got.size} values"
             text = f"{output}: {int((peaks > 1).sum())} of {got.size} values are off by more than rounding explains"
-            if together > 1:
+            if together > 1 and signal == 0:
+                far = error[part].max()
+                text = f"{output}: values that are 0 by the converted graph{among} come out as up to {far:.3g}"
+            elif together > 1:
                 text = (
                     f"{output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own "
                     f"semantics{among}, at least {decibels(signal, allowed):.1f} dB expected"

@@ -309,3 +309,10 @@ def test_limits_are_stored_as_budgets_which_old_bundles_say():
     stored = {"kind": "budget", "budgets": [dataclasses.asdict(FP16)], "any_order": [True]}
     judge = judge_from(stored)
     assert judge == NoiseLimits((FP16,), (True,)) and judge.as_dict() == stored
+
+
+def test_what_is_off_from_0_is_told_without_decibels():
+    """Of no signal these are minus infinity on either side."""
+    zeros = np.zeros(4, np.float32)
+    found = compare_outputs([zeros + np.float32(0.005)], [zeros], [zeros], [FP16])
+    assert found.verdict == "failed" and found.text.endswith("come out as up to 0.005"), found.text
