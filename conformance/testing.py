@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,21 +39,34 @@ def check_runtime(entry: Mapping[str, Any]) -> None:
 
     It has to be an entry of the table; give right outputs in the order of the model, of the right shapes and dtypes,
     again and again the same bits, whatever the order of its inputs; raise an exception for a file that is no model,
-    and for a library that it does not load; and import neither torch nor itself before a model is opened. What it
-    does not take at all (integers, no dims, empty arrays) it may refuse by an exception.
+    and for a library that it does not load; and import neither torch nor its packages before a model is opened. What
+    it does not take at all (integers, no dims, empty arrays) it may refuse by an exception. Converted models are not
+    asked about.
 
     Raises NoRuntime, and unittest.SkipTest where the entry says that this host cannot run it.
     """
-    why = registry.misfit(dict(entry), set())
+    why = registry.misfit(dict(entry), {one.name for one in registry.RUNTIMES if not one.interface})
     if why is not None:
         raise NoRuntime(why)
     runtime = registry.RuntimeEntry(**entry)
+    missing = [f"{key}: {error}" for key in _NAMING if (error := _missing(getattr(runtime, key)))]
+    if missing:
+        raise NoRuntime("\n".join(missing))
     absent = registry.function(runtime.absent)() if runtime.absent else None
     if absent is not None:
         raise unittest.SkipTest(f"{runtime.name}: {absent}")
     wrong = [f"{what}: {text}" for what, ask in _QUESTIONS.items() if (text := _asked(partial(ask, runtime)))]
     if wrong:
         raise NoRuntime("\n".join(wrong))
+
+
+_NAMING = ("opens", "absent", "no_witness")
+"""Fields that name a function."""
+
+
+def _missing(name: str) -> str | None:
+    found = attempt(partial(registry.function, name)) if name else None
+    return f"there is no {name}: {summarize(found)}" if isinstance(found, Exception) else None
 
 
 def _asked(question: Callable[[], str | None]) -> str | None:
@@ -71,7 +85,10 @@ def _opened(runtime: registry.RuntimeEntry, data: bytes, use: Callable[[Session]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         file.write_bytes(data)
-        with registry.function(runtime.opens)(file, libraries) as session:
+        opened = registry.function(runtime.opens)(file, libraries)
+        if not isinstance(opened, AbstractContextManager):
+            raise TypeError(f"{runtime.opens} gives {type(opened).__name__}, no context manager of a session")
+        with opened as session:
             return use(session)
 
 
@@ -91,7 +108,9 @@ def _unlike(got: object, wanted: Array) -> str | None:
 def _in_order(runtime: registry.RuntimeEntry) -> str | None:
     def use(session: Session) -> str | None:
         given: dict[str, Array] = {"b": _B.copy(), "a": _A.copy()}
-        outputs = session.run(given)
+        outputs: Any = session.run(given)
+        if not isinstance(outputs, (list, tuple)):
+            return f"{type(outputs).__name__} in place of a list"
         if len(outputs) != 2:
             return f"{len(outputs)} outputs in place of 2"
         return _unlike(outputs[0], _A - _B) or _unlike(outputs[1], _A * _B)
@@ -139,12 +158,14 @@ def _refuses(data: bytes, libraries: list[str], runtime: registry.RuntimeEntry) 
 
 def _imports(runtime: registry.RuntimeEntry) -> str | None:
     modules = sorted({name.partition(":")[0] for name in (runtime.opens, runtime.absent) if name})
-    code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
+    unwanted = ["torch", *(name.replace("-", "_") for name in runtime.packages)]
+    code = f"import sys, {', '.join(modules)}; print(*(one for one in {unwanted} if one in sys.modules))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         return (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-    return "importing its modules imports torch" if done.stdout.strip() == "True" else None
+    told = done.stdout.split()
+    return f"importing its modules imports {', '.join(told)}" if told else None
 
 
 def _questions() -> Iterator[tuple[str, Callable[[registry.RuntimeEntry], str | None]]]:

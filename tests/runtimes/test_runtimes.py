@@ -222,6 +222,9 @@ SESSION = {
         "[one + __import__('random').random() for one in self._program(inputs)]",
         "the same bits again: other bits",
     ),
+    "a mapping": ("list(self._program(inputs))", "dict(enumerate(self._program(inputs)))", "dict in place of a list"),
+    "no context manager": ("@contextlib.contextmanager\n", "", "open_model gives generator, no context manager"),
+    "its package": ("import contextlib\n", "import contextlib\nimport toykit\n", "its modules imports toykit"),
     "nothing to say": ('{"provider": "toykit", "storage"', '{"storage"', "arithmetic does not say provider"),
     "a library": ("if libraries", "if False", "a library that is not there: no exception is raised"),
     "the end of its process": ("import toykit\n", "import os; os._exit(3)\n", "Lost: exit 3"),
@@ -240,9 +243,19 @@ def test_a_runtime_that_the_suite_may_not_rely_on_is_told_in_what(site, tmp_path
     monkeypatch.syspath_prepend(tmp_path / "site")
     for name in ("toykit", "toykit_conformance", "toykit_conformance.session"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    entry = {**ENTRY, "opens": "toykit_conformance.session:open_model"}
+    entry = {**ENTRY, "opens": "toykit_conformance.session:open_model", "packages": ("toykit",)}
     with pytest.raises(NoRuntime, match=re.escape(said)):
         check_runtime(entry)
+
+
+@pytest.mark.parametrize("more, said", [
+    ({"no_witness": "toykit_conformance.session:gone"}, "no_witness: there is no toykit_conformance.session:gone"),
+    ({"name": "openvino"}, "there is a runtime openvino already"),
+])  # fmt: skip
+def test_an_entry_that_names_what_is_not_there_or_what_is_taken_is_told(site, monkeypatch, more, said):
+    monkeypatch.syspath_prepend(site)
+    with pytest.raises(NoRuntime, match=re.escape(said)):
+        check_runtime({**ENTRY, "opens": "toykit_conformance.session:open_model", **more})
 
 
 COPED = {
