@@ -17,7 +17,9 @@ from onnx.reference import ReferenceEvaluator
 from conformance.case.plan.catalogue import plan
 from conformance.cells.replay.replay_bundle import run_entry
 from conformance.diagnose.nodes import saturation
+from conformance.diagnose.nodes.other_runtime import Asked
 from conformance.models.bundle.bundle_layout import Bundle
+from conformance.process.arrays import same
 from conformance.process.worker.isolation import Clock
 from conformance.process.worker.progress_note import Progress
 from conformance.results.baseline.baseline_file import load
@@ -28,6 +30,7 @@ from conformance.results.records.processor import is_of_kind
 from conformance.results.records.record import Record
 from conformance.results.records.run_file import read_run
 from conformance.results.records.settle import Expectation, settle
+from conformance.results.records.testimony import advice
 from conformance.runtimes import onnxruntime, openvino
 from tests.cells.test_bundle import pack
 from tests.kit.cases import PASSED, QUICK, Bench, load_case, module_of, problems_of, say, verdict
@@ -102,6 +105,39 @@ def test_saturation_is_named_where_the_switch_heals_it_and_the_text_says_what_to
     shown = text.failure(record)
     assert "ONNX Runtime with session.x64quantprecision=1: is right" in shown
     assert 'config: {session.x64quantprecision: "1"}' in shown and "reduce_range: true" in shown
+
+
+def test_where_the_switch_stops_at_a_shared_zero_point_each_weight_has_its_own(tmp_path, monkeypatch):
+    """As ONNX Runtime 1.32 does on such processors (``findings/runtime-precise-products-of-a-shared-zero.sh``)."""
+    weights = "<float scale={1}, int8 zero = {3}, int8[2, 2] first = {-4, 3, 2, 1}, int8[2, 2] second = {5, 6, 7, 0}>"
+    model = model_of(
+        f"""g (float[3, 2] x) => (float[3, 2] y) {weights} {{
+        u = DequantizeLinear (first, scale, zero)  v = DequantizeLinear (second, scale, zero)
+        a = MatMul (x, u)  y = MatMul (a, v)
+    }}""",
+        21,
+    )
+    inputs = {"x": np.linspace(-2, 2, 6, dtype=np.float32).reshape(3, 2)}
+    right = ReferenceEvaluator(model).run(None, inputs)
+
+    def refusing(runtime, file, libraries, inputs, config):
+        assert saturation.SWITCH.items() <= config.items() and not saturation.OWN_POINTS.keys() & config.keys()
+        changed = onnx.load(file)
+        points = [node.input[2] for node in changed.graph.node if node.op_type == "DequantizeLinear"]
+        if len({*points}) < len(points):
+            return Asked(None, "stops", "Fail")
+        return Asked(ReferenceEvaluator(changed).run(None, inputs))
+
+    onnx.save(model, tmp_path / "net.onnx")
+    monkeypatch.setattr(saturation.other_runtime, "ask", refusing)
+    monkeypatch.setattr(onnxruntime, "knows", lambda key: True)
+    found = saturation.ask(
+        "onnxruntime", tmp_path / "net.onnx", [], {}, inputs, halved(right), lambda got: same(got, right)
+    )
+    assert found.answer == "agrees" and found.config == {**saturation.SWITCH, **saturation.OWN_POINTS}
+    told = "\n".join(advice(saturation.cause_shown_by(found)))
+    assert 'config: {session.x64quantprecision: "1"}' in told and "a zero point of its own" in told
+    assert saturation.with_own_points(saturation.with_own_points(model)) is None
 
 
 def test_a_processor_without_vnni_alone_is_no_proof(bench, plant):

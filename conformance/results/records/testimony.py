@@ -251,13 +251,17 @@ def advice(cause: Cause | None) -> Iterator[str]:
         yield "what to do: have activations in uint8, or VNNI, and declare the failure for other processors:"
         yield f"  {declared}"
         return
-    options = ", ".join(f'{key}: "{value}"' for key, value in cause["shown_by"].items())
+    shown = {**cause["shown_by"]}
+    own_points = shown.pop("zero points", None)
+    options = ", ".join(f'{key}: "{value}"' for key, value in shown.items())
     yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits"
     yield "what to do, in the case and in the deployment that it stands for; one of these:"
     if "LP_TRANSFORMS_MODE" in cause["shown_by"]:
         yield f"  compile_model(..., {{{options}}})   float32 between Q and DQ, slower"
     else:
         yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
+    if own_points:
+        yield f"    where each weight has a zero point of its own: else {', '.join(shown)} ends in an error"
     yield "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB"
     yield f"  deploy on processors with VNNI, and declare the failure for the others: {declared}"
 
