@@ -63,9 +63,6 @@ REAL: Mapping[str, str] = {
         "gives the same with its optimizer and without, and OpenVINO too once each tensor inside is an output; with "
         "LP_TRANSFORMS_MODE=NO it folds the product by columns before a QuantizeLinear wrongly.",
     ),
-    "torchao-pt2e-gated-21": "ONNX Runtime saturates: 10 dB, and 137 with session.x64quantprecision=1 once each "
-    "weight has a zero point of its own; two weights of the file share one, where that setting stops: 'Attempt to "
-    "replace the existing tensor'.",
     "common-fp16-io32-step": "The full check of onnx.checker refuses the file: a MatMul of float16 and float32.",
 }
 """Reds of sound files that are no accusation, as somebody has shown without the suite."""
