@@ -1,4 +1,4 @@
-"""Where the noise of an output is: the rows that have most of it, and single values that stand out from the rest."""
+"""Find the noise of an output: the rows that have most of it, and single values that stand out from the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.process.arrays import Array
 ROWS = 32
 """Rows that are measured together, where an output has more of them; of fewer each is by itself."""
 APART = 16.0
-"""How many times the root mean square of all smaller errors one has to be to stand out, as ``noise.PEAK``. Of 24
+"""An error stands out from this many times the root mean square of all smaller ones on, as ``noise.PEAK``. Of 24
 outputs of sound files with weights alone in few bits none has such a value; of 63 by ONNX Runtime's static quantizer
 28 have, where inputs leave the range that they were calibrated for. So it is reported, and judges nothing."""
 MOST = 256

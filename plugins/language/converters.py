@@ -1,4 +1,4 @@
-"""What these cases are converted by: weights in blocks of 4 bits, and everything in bfloat16."""
+"""Convert the models of these cases: weights to blocks of 4 bits, or everything to bfloat16."""
 
 import ml_dtypes
 import numpy as np

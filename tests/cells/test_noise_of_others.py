@@ -1,5 +1,5 @@
-"""What decibels over all values hide in a converted file: ``conformance check`` says where the noise is, and what has
-other bytes though it was not to be converted."""
+"""``conformance check`` says where the noise of a converted file is, which decibels over all values hide, and which
+weights have other bytes though they were not to be converted."""
 
 import re
 import struct

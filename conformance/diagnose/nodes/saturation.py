@@ -48,7 +48,7 @@ UNSIGNED = {"activations": "uint8"}
 """What a record says of a model that was changed by ``unsigned``, as it is where a case sets ``SWITCH`` already."""
 
 OWN_POINTS = {"zero points": "one for each weight"}
-"""What a record says of a model that was changed by ``with_own_points``."""
+"""In a record, the change that ``with_own_points`` made to a model."""
 
 VNNI = ("avx512_vnni", "avx_vnni")
 """Instruction sets that add up 8-bit products in 32 bits."""

@@ -131,7 +131,7 @@ where an attribute is left to its default, the function of ONNX itself may be re
 
 
 _UNSUPPORTED = re.compile(r"\(op_type:(\w+).*\): \w+ typestr: (\w+), has unsupported type: (tensor\((\w+)\))")
-"""What shape inference says of an operator that does not take such a type at the model's opset."""
+"""A sentence of shape inference about an operator that does not take such a type at the model's opset."""
 
 
 def _later(lines: Iterable[str]) -> Iterator[str]:
