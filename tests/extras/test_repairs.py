@@ -69,6 +69,7 @@ def test_the_fewest_nodes_are_kept_in_fp32(bench, proposed, precision):
     assert paste.strip() == f'precisions: {{{precision}: {{exclude: {{torchscript: ["{node}"]}}}}}}'
 
 
+@pytest.mark.thorough
 def test_what_does_not_help_is_not_proposed(bench, proposed):
     """A kernel that stops at every opset."""
     body = say(
