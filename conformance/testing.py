@@ -9,8 +9,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,8 @@ __all__ = ["NoRuntime", "check_runtime"]
 SECONDS = 120.0
 """Seconds that a question may take: of a compiler for a model of two nodes."""
 _OPSET = 17
+_CALLS = 20
+"""Calls of each of two threads: what is not mixed up in one may be in another."""
 
 
 class NoRuntime(AssertionError):
@@ -38,10 +42,10 @@ def check_runtime(entry: Mapping[str, Any]) -> None:
     """Check a runtime that another package adds by the entry point ``conformance.runtimes``.
 
     It has to be an entry of the table; give right outputs in the order of the model, of the right shapes and dtypes,
-    again and again the same bits, whatever the order of its inputs; raise an exception for a file that is no model,
-    and for a library that it does not load; and import neither torch nor its packages before a model is opened. What
-    it does not take at all (integers, no dims, empty arrays) it may refuse by an exception. Converted models are not
-    asked about.
+    again and again the same bits, whatever the order of its inputs, and of two threads that use one session to each
+    its own; raise an exception for a file that is no model, and for a library that it does not load; and import
+    neither torch nor its packages before a model is opened. What it does not take at all (integers, no dims, empty
+    arrays, a second thread) it may refuse by an exception. Converted models are not asked about.
 
     Raises NoRuntime, and unittest.SkipTest where the entry says that this host cannot run it.
     """
@@ -130,6 +134,31 @@ def _again(runtime: registry.RuntimeEntry) -> str | None:
     return None if len(seen) == 1 else "other bits in another call, or in another session"
 
 
+def _threads(runtime: registry.RuntimeEntry) -> str | None:
+    """Return what is wrong of a session that two threads use at once; calls that it refuses are not."""
+    data = _model("net (float[64, 64] x) => (float[64, 64] y) { c = MatMul(x, x) y = Tanh(c) }")
+    whole = np.linspace(-1, 1, 64 * 64, dtype=np.float32).reshape(64, 64)
+    given = (whole, whole / 2)
+
+    def use(session: Session) -> str | None:
+        def called(x: Array) -> bytes:
+            return np.array(session.run({"x": x.copy()})[0]).tobytes()
+
+        alone, start = [called(x) for x in given], threading.Barrier(len(given))
+
+        def differs(x: Array, due: bytes) -> bool:
+            start.wait()
+            told = [attempt(partial(called, x)) for _ in range(_CALLS)]
+            return any(one != due for one in told if isinstance(one, bytes))
+
+        with ThreadPoolExecutor(len(given)) as pool:
+            mixed = any([*pool.map(differs, given, alone)])
+        return "other bits than in one; a session that is not for two has to raise an exception" if mixed else None
+
+    said: str | None = _opened(runtime, data, use, [])
+    return said
+
+
 def _said(runtime: registry.RuntimeEntry) -> str | None:
     def use(session: Session) -> str | None:
         told = session.arithmetic
@@ -171,6 +200,7 @@ def _imports(runtime: registry.RuntimeEntry) -> str | None:
 def _questions() -> Iterator[tuple[str, Callable[[registry.RuntimeEntry], str | None]]]:
     yield "outputs by name and order", _in_order
     yield "the same bits again", _again
+    yield "two threads at once", _threads
     yield "what really computes", _said
     whole = np.array([[1, -7, 40]])
     yield "int64", partial(_taken_or_refused, "net (int64[1, 3] x) => (int64[1, 3] y) { y = Neg(x) }", whole)

@@ -208,6 +208,24 @@ def test_the_runtime_of_the_page_passes_its_own_test(site, tmp_path):
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
+HELD = """
+import threading
+_BUFFERS, _GIVEN, _MEETING = {}, {}, threading.Barrier(2, timeout=60)
+def _held(place, output):
+    held = _BUFFERS.setdefault((threading.get_ident(), place, output.shape, output.dtype), output.copy())
+    held[...] = output
+    return held
+def _second():
+    return threading.current_thread() is not threading.main_thread()
+def _met(inputs, given):
+    given.update(inputs)
+    if _second():
+        _MEETING.wait()  # until the other thread is here, too
+    return dict(given)
+def _alone():
+    if _second():
+        raise Unavailable("toykit runs in the thread that opened it")
+"""
 ENTRY = {"interface": 1, "name": "toy", "title": "toy", "opens": "toy.session:opens"}
 SESSION = {
     "outputs in the order of names": ("return list(", "return sorted(", "outputs by name and order"),
@@ -227,6 +245,9 @@ SESSION = {
     "its package": ("import contextlib\n", "import contextlib\nimport toykit\n", "its modules imports toykit"),
     "nothing to say": ('{"provider": "toykit", "storage"', '{"storage"', "arithmetic does not say provider"),
     "a library": ("if libraries", "if False", "a library that is not there: no exception is raised"),
+    "what two threads give in one place": (
+        "self._program(inputs)", "self._program(_met(inputs, _GIVEN))", "two threads at once: other bits than in one",
+    ),
     "the end of its process": ("import toykit\n", "import os; os._exit(3)\n", "Lost: exit 3"),
     "torch": ("import contextlib\n", "import contextlib\nimport torch\n", "importing its modules imports torch"),
 }  # fmt: skip
@@ -237,7 +258,7 @@ def test_a_runtime_that_the_suite_may_not_rely_on_is_told_in_what(site, tmp_path
     before, after, said = SESSION[what]
     shutil.copytree(site, tmp_path / "site")
     session = tmp_path / "site" / "toykit_conformance" / "session.py"
-    session.write_text(session.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    session.write_text(session.read_text(encoding="utf-8").replace(before, after) + HELD, encoding="utf-8")
     if what == "torch":
         (tmp_path / "site" / "torch.py").touch()  # PyTorch's own takes seconds to import
     monkeypatch.syspath_prepend(tmp_path / "site")
@@ -259,7 +280,7 @@ def test_an_entry_that_names_what_is_not_there_or_what_is_taken_is_told(site, mo
 
 
 COPED = {
-    "the outputs of every call in one buffer": (
+    "the outputs of every call of a thread in one buffer": (
         "list(self._program(inputs))",
         "[_held(*each) for each in enumerate(self._program(inputs))]",
     ),
@@ -267,14 +288,9 @@ COPED = {
         "list(self._program(inputs))",
         "[list(self._program(inputs)), [array.fill(0) for array in inputs.values()]][0]",
     ),
+    "two threads at once": ("self._program(inputs)", "self._program(_met(inputs, {}))"),
+    "no second thread": ("list(self._program(inputs))", "_alone() or list(self._program(inputs))"),
 }
-HELD = """
-_BUFFERS = {}
-def _held(place, output):
-    held = _BUFFERS.setdefault((place, output.shape, output.dtype), output.copy())
-    held[...] = output
-    return held
-"""
 
 
 @pytest.mark.parametrize("what", COPED)
