@@ -1,0 +1,1 @@
+"""LiteRT as a runtime of the conformance suite."""
