@@ -373,3 +373,18 @@ def test_what_is_left_out_is_told_by_a_run_and_by_doctor(site, tmp_path):
     assert said in command(tmp_path / "site", tmp_path, "-m", "conformance", "doctor").stdout
     asked = command(tmp_path / "site", tmp_path, "-m", "conformance", "run", "--cases", ".", "--runtime", "toykit")
     assert said in asked.stdout + asked.stderr and asked.returncode == 4
+
+
+def test_a_check_says_which_runtimes_of_others_it_leaves_out(site, tmp_path):
+    shutil.copytree(site, tmp_path / "site")
+
+    def said(*options: str) -> str:
+        return command(tmp_path / "site", tmp_path, "-m", "conformance", "check", "gone.onnx", *options).stdout
+
+    assert "toykit" not in said()
+    (tmp_path / "site" / "toykit.py").unlink()
+    assert said().startswith("toykit: left out, as toykit is not installed\n")
+    assert "toykit" not in said("--runtime", "onnxruntime")
+    entry = tmp_path / "site" / "toykit_conformance" / "entry.py"
+    entry.write_text(entry.read_text(encoding="utf-8").replace('"toykit",', '"openvino",', 1), encoding="utf-8")
+    assert "is left out: there is a runtime openvino already\n" in said()

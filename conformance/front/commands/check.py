@@ -29,6 +29,7 @@ from conformance.front.commands.file_cases import (
     WITNESSES,
     case_of,
     describe_case,
+    describe_left_out,
     recorded_key,
 )
 from conformance.front.commands.progress_lines import ProgressLines
@@ -123,6 +124,8 @@ def run(given: argparse.Namespace) -> int:
     def say(line: object) -> None:
         tell(line, stream)
 
+    for line in describe_left_out(given.runtime):
+        say(line)
     other = _other(given)
     if other is not None:
         return _report([_check_alone(model_of_file(given.paths[0]), given, other, say)], given, outputs, say)

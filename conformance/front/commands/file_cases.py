@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -33,6 +33,15 @@ LONG = 30.0
 _CALIBRATED = ("int8", "int4", "int2", "fp8", "fp4")
 """Precisions whose cost depends on the data, of which ``check`` draws its own: without a limit of the user's, a file
 is called wrong where it gives more noise than signal, and its decibels are told."""
+
+
+def describe_left_out(named: str | None) -> Iterator[str]:
+    """Yield a line for each runtime of another package that runs no model here; ``named`` is ``--runtime``."""
+    yield from registry.LEFT_OUT.values()
+    for runtime in registry.RUNTIMES if named is None else ():
+        why = registry.absence(runtime.name) if runtime.interface and runtime.witness else None
+        if why is not None:
+            yield f"{runtime.title}: left out, as {why}"
 
 
 def _runtimes(text: str | None) -> list[str]:
