@@ -5,7 +5,7 @@ import onnx
 import onnx.parser
 import pytest
 from conformance_litert.entry import ENTRY
-from conformance_litert.session import open_model
+from conformance_litert.session import CONVERTER, open_model
 
 from conformance.process.errors import Unavailable
 from conformance.testing import check_runtime
@@ -31,3 +31,9 @@ def test_images_are_given_in_the_order_of_onnx(tmp_path):
 def test_what_onnx2tf_lacks_is_named(tmp_path):
     with pytest.raises(Unavailable, match="Mod with fmod=1 is not supported"):
         computed(tmp_path, "Mod <fmod = 1> (x, x)")
+
+
+def test_a_python_without_onnx2tf_is_a_reason_to_skip(tmp_path, monkeypatch):
+    monkeypatch.setenv(CONVERTER, "false")
+    with pytest.raises(Unavailable, match=r"does not start \(exit 1\)"):
+        computed(tmp_path, "Neg (x)")

@@ -87,7 +87,9 @@ class Converter:
         file, log = folder / "out" / "model_float32.tflite", folder / "log"
         if answer == "0" and file.exists():
             return file.read_bytes()
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+        if not log.exists():
+            raise Unavailable(f"onnx2tf does not start ({answer}); {CONVERTER} names a Python that has it")
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         said = next((line.strip()[:300] for line in reversed(lines) if line.strip()), answer)
         raise _failure(f"onnx2tf: {said}")
 
@@ -162,6 +164,8 @@ def _converted(model: Path, shapes: Shapes, converter: Converter) -> tuple[bytes
 
 def _flattened(graph: onnx.GraphProto, value: onnx.ValueInfoProto, inferred: onnx.ValueInfoProto) -> Output:
     kind, dims = inferred.type.tensor_type, inferred.type.tensor_type.shape.dim
+    if not kind.elem_type:
+        raise Unavailable(f"LiteRT gives tensors, and {value.name} is none")
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
         if len(dims) > 2:
