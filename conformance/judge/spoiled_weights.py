@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +20,14 @@ import numpy as np
 from conformance.compare.noise import decibels, power
 from conformance.judge.spoiled_how import UNLIKE, describe_spoiled
 from conformance.models.precision.by_others import precision_of
+from conformance.models.precision.folded import folded_weights
 from conformance.models.precision.held_weights import RANGES, HeldWeight, held_weights, standing_for
 from conformance.process.arrays import Array, Inputs
 from conformance.process.disk.onnx_models import on_disk
 from conformance.process.errors import or_else
 from conformance.runtimes import opener
 from conformance.runtimes.onnxgraph.cut import expose
+from conformance.runtimes.onnxgraph.mapped import MappedModel
 from conformance.runtimes.onnxgraph.reads import Graph, copy_of, initializers
 from conformance.runtimes.registry import LITERAL
 
@@ -165,7 +168,10 @@ def _not_finite(weight: HeldWeight) -> bool:
 
 
 def _weights(file: ConvertedFile) -> Iterator[str]:
-    stands = [WeightBeside(*each) for each in standing_for([*held_weights(file.converted)], file.original)]
+    folded = [*filter(None, folded_weights(*(MappedModel(Path(), one) for one in (file.original, file.converted))))]
+    done = {one.weight.name for one in folded}
+    others = [one for one in held_weights(file.converted) if one.name not in done]
+    stands = [WeightBeside(*each) for each in (*folded, *standing_for(others, file.original))]
     rounded = [one for one in stands if one.weight.step.any()]
     off = [one for one in rounded if _is_off(one)]
     if (
@@ -187,7 +193,7 @@ def _weights(file: ConvertedFile) -> Iterator[str]:
             if own > CLIPPED * instead:
                 yield describe_spoiled(one.weight, one.name, one.right, wide).text
     staying = [one for one in stands if not one.weight.step.any() and (one.weight.value != one.right).any()]
-    if precision_of(file.converted) is None:  # which rounds float32 itself
+    if precision_of(file.converted) is None and not folded:  # which rounds float32 itself
         return
     # What corrects a bias for the rounding of other weights is not worse than the original's. It takes data, which a
     # file has not seen that measures its activations as it runs: what is no better than the original is wrong there.

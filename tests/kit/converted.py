@@ -151,3 +151,25 @@ def check(capsys: Any, folder: Path, model: ModelProto, *more: str, runtime: str
     store = ["--store", str(folder / "store")]
     code = main(["check", *pair(folder, model), "--runtime", runtime, *store, *more])
     return code, capsys.readouterr().out
+
+
+def folded(form: str, spoil: Callable[[Weights], None] = lambda parts: None, bits: int = 8) -> ModelProto:
+    """Weights in few bits as torchao's exports have them, by names of the exporter: as ``levels`` in float32 with
+    their scales behind the product, or multiplied out by the scales of ``channels`` or of ``blocks`` of 16."""
+    parts, tensors, nodes = {}, {"b1": weights()["b1"]}, layers()
+    for name in ("W1", "W2"):
+        values = weights()[name]
+        rows = values.reshape(-1, 16, values.shape[1]) if form == "blocks" else values[None]
+        scale = np.abs(rows).max(axis=1, keepdims=True) / np.float32(2 ** (bits - 1) - 1)
+        parts |= {f"{name}_q": np.round(rows / scale).reshape(values.shape), f"{name}_s": scale[:, 0]}
+    spoil(parts)
+    for name, node in (("W1", nodes[0]), ("W2", nodes[3])):
+        levels, scale, node.input[1] = parts[f"{name}_q"], parts[f"{name}_s"], f"val_{name[1]}"
+        if form == "levels":
+            tensors |= {f"val_{name[1]}": levels, f"scale_{name[1]}": scale[0]}
+            made, node.output[0] = node.output[0], f"mm_{name[1]}"
+            scaling = helper.make_node("Mul", [f"mm_{name[1]}", f"scale_{name[1]}"], [made], f"scaled_{name[1]}")
+            nodes.insert(nodes.index(node) + 1, scaling)
+        else:
+            tensors[f"val_{name[1]}"] = levels * np.repeat(scale, len(levels) // len(scale), axis=0)
+    return network(nodes, {name: np.asarray(values, np.float32) for name, values in tensors.items()})

@@ -176,9 +176,15 @@ def _compare_with_memory(file: Path, beside: Iterable[str]) -> None:
 
 
 def conversion_of(file: Path, other: Path) -> str | None:
-    """Return the precision that the second of two files was converted to; None where it is no conversion of the
-    first."""
+    """Return the precision that the second of two files was converted to, though its weights are floats again; None
+    where it is no conversion of the first."""
+    from conformance.models.precision.folded import folded_precision
+    from conformance.process.errors import or_else
+    from conformance.runtimes.onnxgraph.mapped import mapped
+
     first, second = map(precision_left_in, (file, other))
+    if first is second is None:
+        return or_else(None, lambda: folded_precision(mapped(file), mapped(other)))
     return None if first == second else second
 
 

@@ -27,8 +27,8 @@ class Grid:
     levels: Array
     scale: Array
     zero: Array
-    low: float
-    high: float
+    low: float | Array
+    high: float | Array
     dequantized: Callable[[Array], Array]
     """Makes the weight of levels: as floats, in the order of its axes."""
     packed: Callable[[Array], Array]
@@ -96,7 +96,7 @@ def held_weights(model: ModelProto) -> Iterator[HeldWeight]:
         for grid, name in _grids(graph, node, constants):
             if name not in done:
                 done.add(name)
-                yield _quantized(grid, name, node)
+                yield quantized(grid, name, node)
     for name, array in constants.items():
         kind = array.dtype.name
         if name in done or name not in graph.readers or kind not in ("float32", *_BY_CAST):
@@ -138,7 +138,8 @@ def _spacing(value: Array, kind: str) -> Array:
     return apart
 
 
-def _quantized(grid: Grid, name: str, node: NodeProto) -> HeldWeight:
+def quantized(grid: Grid, name: str, node: NodeProto) -> HeldWeight:
+    """Return the constant of a name that a node reads, on a grid."""
     kind, zero = grid.levels.dtype.name, grid.zero
     levels = grid.levels.astype(np.float64)
     apart = _spacing(levels, kind) if kind in _LARGEST else np.ones(levels.shape)
