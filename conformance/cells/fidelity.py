@@ -14,6 +14,7 @@ from conformance.diagnose.beyond import beyond
 from conformance.judge.draws import Draws
 from conformance.judge.finite import NOT_FINITE, FinitenessVerifier
 from conformance.judge.red_cell import CheckedCell, RedCell
+from conformance.judge.spoiled_how import describe_clipped
 from conformance.judge.spoiled_weights import ConvertedFile, spoiled
 from conformance.judge.verify_converted import FidelityVerifier, meaning_of, opening_literal
 from conformance.models.cell_run import CellRun
@@ -64,22 +65,31 @@ def _wrong_beside_original(of: CheckedCell) -> Stopped | None:
         feeds = [run.prepared.maker(draw) for draw in itertools.islice(plain, DRAWN)]
     meaning, libraries = meaning_of(run.cell.precision), run.libraries()
 
-    def compared() -> list[str]:
+    def compared() -> tuple[list[str], list[str]]:
         import onnx
 
         original, model = (onnx.load(one.file) for one in (of.exported, converted))
-        return spoiled(ConvertedFile(original, model, feeds, meaning, libraries))
+        file = ConvertedFile(original, model, feeds, meaning, libraries)
+        beside = (describe_clipped(one.weight, one.name, one.right) for one in file.beside)
+        return spoiled(file), [*filter(None, beside)]
 
     with run.stages("convert", "precision"):
         found = attempt(lambda: aside.ask(compared, SECONDS))
         if isinstance(found, Exception):  # what another tool has written may be anything
             text = f"its weights were not compared with the original's: {summarize(found)}"
             run.record.warnings = [*run.record.warnings, {"name": "weights", "text": text}]
-        if not isinstance(found, Exception) and found:
-            more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            return None
+        wrong, beyond_range = found
+        if wrong:
             text = f"{converted.told['tool']} is not {run.cell.case.says.onnx or 'the model'} converted: "
-            return Stopped("convert", "BrokenRule", text + "; ".join(found[:NAMED]) + more, "precision")
+            return Stopped("convert", "BrokenRule", text + _few(wrong), "precision")
+        if beyond_range:
+            run.record.conversion = {**(run.record.conversion or {}), "clipped": _few(beyond_range)}
     return None
+
+
+def _few(found: list[str]) -> str:
+    return "; ".join(found[:NAMED]) + (f"; and {len(found) - NAMED} more" if len(found) > NAMED else "")
 
 
 TOO_LARGE = ("large", "offset")

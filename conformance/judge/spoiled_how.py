@@ -19,6 +19,8 @@ UNLIKE = 3.0
 """Decibels below which a row is another one. It has twice as many as what it was exchanged with, of other scales."""
 FAR = 1.5
 """Steps from the original's that rounding otherwise than to the nearest does not explain."""
+CLIPPED = 0.55
+"""Steps from which on a value at the end of its range is said to lie outside."""
 NEARLY = 0.97
 """The part of the values that nearly all are: a few are at the ends of a range."""
 MANY = 0.1
@@ -65,6 +67,18 @@ def describe_spoiled(weight: HeldWeight, name: str, right: Array, instead: Array
                f"{right[most]:.4g}"  # fmt: skip
     local = bool(place) and bool((np.abs(weight.value - right) > FAR * weight.step).any())
     return Slip(f"{called}{place}: {text}", instead, known=local)
+
+
+def describe_clipped(weight: HeldWeight, name: str, right: Array) -> str | None:
+    """Return how many values of a weight lie outside of its range, and how far; None where none does. That is a loss
+    and no mistake: scales that are powers of 2 leave out a few values, so as not to be twice as coarse."""
+    if (grid := weight.grid) is None:
+        return None
+    levels = grid.levels.astype(np.float64)
+    at_end = grid.dequantized(np.where((levels <= grid.low) | (levels >= grid.high), 1.0, 0.0)) > 0
+    steps = np.where(at_end, np.abs(weight.value - right) / weight.step, 0.0)
+    count = int((steps > CLIPPED).sum())
+    return f"{name} ({count} of {steps.size:,} values, by up to {steps.max():.1f} steps)" if count else None
 
 
 def _sqnr(got: Array, wanted: Array) -> float:

@@ -103,6 +103,15 @@ class ConvertedFile:
         """The noise of the file as it is."""
         return self.with_model(self.converted)
 
+    @cached_property
+    def beside(self) -> list[WeightBeside]:
+        """The constants of the file that stand for some of the original."""
+        models = (MappedModel(Path(), one) for one in (self.original, self.converted))
+        folded = [*filter(None, folded_weights(*models))]
+        done = {one.weight.name for one in folded}
+        others = [one for one in held_weights(self.converted) if one.name not in done]
+        return [WeightBeside(*each) for each in (*folded, *standing_for(others, self.original))]
+
     def with_model(self, model: ModelProto) -> float:
         """Return the noise of the file, changed; infinite where it does not run."""
         return or_else(math.inf, lambda: self._noise(self._outputs(model, self._runtime)))
@@ -168,10 +177,7 @@ def _not_finite(weight: HeldWeight) -> bool:
 
 
 def _weights(file: ConvertedFile) -> Iterator[str]:
-    folded = [*filter(None, folded_weights(*(MappedModel(Path(), one) for one in (file.original, file.converted))))]
-    done = {one.weight.name for one in folded}
-    others = [one for one in held_weights(file.converted) if one.name not in done]
-    stands = [WeightBeside(*each) for each in (*folded, *standing_for(others, file.original))]
+    stands = file.beside
     rounded = [one for one in stands if one.weight.step.any()]
     off = [one for one in rounded if _is_off(one)]
     if (
@@ -193,7 +199,7 @@ def _weights(file: ConvertedFile) -> Iterator[str]:
             if own > CLIPPED * instead:
                 yield describe_spoiled(one.weight, one.name, one.right, wide).text
     staying = [one for one in stands if not one.weight.step.any() and (one.weight.value != one.right).any()]
-    if precision_of(file.converted) is None and not folded:  # which rounds float32 itself
+    if precision_of(file.converted) is None and not rounded:  # which rounds float32 itself
         return
     # What corrects a bias for the rounding of other weights is not worse than the original's. It takes data, which a
     # file has not seen that measures its activations as it runs: what is no better than the original is wrong there.

@@ -18,6 +18,7 @@ from tests.kit.converted import (
     INPUT,
     SOUND,
     cast,
+    check,
     layers,
     mirrored,
     network,
@@ -72,6 +73,37 @@ def test_a_planted_slip_is_named(bits, spoil, said):
     assert len(found) == len(said) and all(text.startswith(start) for text, start in zip(found, said, strict=True)), (
         found
     )
+
+
+def powers_of_2(exponents, low=-127):
+    """One scale for each weight that is a power of 2, and levels in its range, as of Quark's XInt8."""
+
+    def spoil(parts):
+        for name, exponent in zip(("W1", "W2"), exponents, strict=True):
+            levels = np.clip(np.round(weights()[name] * 2.0**exponent), low, 127)
+            parts |= {f"{name}_q": levels.astype(np.int8), f"{name}_s": np.full(levels.shape[1], 2.0**-exponent)}
+            parts[f"{name}_s"] = parts[f"{name}_s"].astype(np.float32)
+
+    return quantized(spoil)
+
+
+def test_values_outside_of_the_range_of_a_power_of_2_are_no_mistake_unless_they_are_most_of_the_noise():
+    """The first weight reaches 130 steps; the second 85, or with half of the scale 169."""
+    assert wrong_in(powers_of_2((8, 8))) == []
+    (said,) = wrong_in(powers_of_2((8, 9)))
+    assert said.startswith("W2 of W2_dq: it is clipped to 127 steps, the original's reaches 169"), said
+    model = powers_of_2((8, 8))
+    (scale,) = (one for one in model.graph.initializer if one.name == "W2_s")
+    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) / 2, "W2_s"))
+    (said,) = wrong_in(model)
+    assert said.startswith("W2 of W2_dq: its scale is 0.5 times"), said
+
+
+def test_check_says_how_many_values_are_outside_and_how_far(tmp_path, capsys):
+    code, out = check(capsys, tmp_path, powers_of_2((8, 8)))
+    said = "outside of their range, which is a loss and no mistake: W1 (1 of 8,192 values, by up to 3.0 steps)"
+    assert code == 0 and said in out, out
+    assert "outside of their range" not in check(capsys, tmp_path, quantized())[1]
 
 
 def test_a_float_that_was_truncated_or_moved_is_named():

@@ -135,6 +135,8 @@ def describe_summary(records: Sequence[Record]) -> Iterator[str]:
         if changed and record.check == "fidelity":
             names = ", ".join(map(str, changed))
             yield f"of what was not converted, these weights have other bytes than in the original: {names}"
+        if clipped := (record.conversion or {}).get("clipped"):
+            yield f"weights with values outside of their range, which is a loss and no mistake: {clipped}"
     for record in records:
         if (left := record.left_out) and _time(record) is not None:
             count = f"{left['examples']} more examples"

@@ -70,7 +70,8 @@ class HeldWeight:
     """The node that reads it."""
     rounded: Callable[[Array, bool], Array]
     """Makes of a weight, float64 of this shape, the constant that is nearest to it of all that it could be; where the
-    second argument is true, with the smallest scales that leave nothing out, as what it then stands for."""
+    second argument is true, with the smallest scales that leave nothing out (powers of 2 where they are now), as what
+    it then stands for."""
     step: Array
     """The distance of neighbours among what it could hold, at each value; 0 where it holds any float32."""
     grid: Grid | None = None
@@ -142,6 +143,9 @@ def quantized(grid: Grid, name: str, node: NodeProto) -> HeldWeight:
     """Return the constant of a name that a node reads, on a grid."""
     kind, zero = grid.levels.dtype.name, grid.zero
     levels = grid.levels.astype(np.float64)
+    if not zero.any() and np.array_equal(grid.low, -grid.high - 1) and levels.min(initial=0) > grid.low:
+        grid = replace(grid, low=-grid.high)  # a converter may leave out the lowest level
+    powers = bool(np.equal(np.frexp(grid.scale)[0], 0.5).all())
     apart = _spacing(levels, kind) if kind in _LARGEST else np.ones(levels.shape)
     places = np.rint(grid.dequantized(np.arange(levels.size, dtype=np.float64).reshape(levels.shape))).astype(
         np.int64
@@ -156,6 +160,7 @@ def quantized(grid: Grid, name: str, node: NodeProto) -> HeldWeight:
             most = np.zeros(int(groups.max(initial=0)) + 1)
             np.maximum.at(most, groups.ravel(), (np.abs(wanted) / np.maximum(room, 1)).ravel())
             scale = np.copysign(np.maximum(most[groups.reshape(levels.shape)], np.abs(scale)), scale)
+            scale = np.copysign(np.exp2(np.ceil(np.log2(np.abs(scale)))), scale) if powers else scale
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             exact = np.clip(np.nan_to_num(wanted / scale) + zero, grid.low, grid.high)
             found = _cast(exact, grid.levels.dtype) if kind in _LARGEST else np.rint(exact)
