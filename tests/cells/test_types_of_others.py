@@ -194,3 +194,46 @@ def test_a_file_that_onnx_takes_and_no_runtime_loads_is_called_wrong_by_its_name
     assert code == 1 and "1 of 1: net_small.onnx is wrong" in said, out
     assert "net_small.onnx, which onnx.checker takes, does not load in ONNX Runtime: Node (fc1_Q4)" in said, out
     assert str(tmp_path / "store") not in out and "model.onnx" not in out
+
+
+def near_levels():
+    """Weights near whole multiples of -2 to 1 of a number for each column, as of a network trained for two bits."""
+    rng, parts = np.random.default_rng(11), {}
+    for name, values in weights().items():
+        steps = rng.integers(-2, 2, values.shape) + rng.normal(0, 0.12, values.shape)
+        own = (steps * rng.uniform(0.06, 0.12, values.shape[-1])).astype(np.float32)
+        parts[name] = own if values.ndim > 1 else values
+    return parts
+
+
+def of_two_bits(place=None):
+    """These with an int2 DequantizeLinear (opset 25); at a place of ``W1_q`` another level, of ``W2_z`` a zero point
+    that is one too many."""
+    parts, nodes = near_levels(), layers()
+    for name in ("W1", "W2"):
+        values = parts.pop(name)
+        scale = np.abs(values).max(0) / 2
+        parts |= {f"{name}_q": np.clip(np.round(values / scale), -2, 1), f"{name}_z": np.zeros(len(scale))}
+        if place is not None and place[0] == f"{name}_q":
+            parts[f"{name}_q"][place[1]] = -2 if parts[f"{name}_q"][place[1]] == 1 else 1
+        elif place is not None and place[0] == f"{name}_z":
+            parts[f"{name}_z"][place[1]] = 1
+        parts |= {key: array.astype(ml_dtypes.int2) for key, array in parts.items() if key[:-1] == f"{name}_"}
+        parts[f"{name}_s"] = scale.astype(np.float32)
+        given = [f"{name}_q", f"{name}_s", f"{name}_z"]
+        nodes.insert(0, helper.make_node("DequantizeLinear", given, [name], f"{name}_dq", axis=1))
+    return network(nodes, parts, opset=25)
+
+
+@pytest.mark.parametrize("place, said", [
+    (None, "is a model in int2: compared with net.onnx in decibels"),
+    (("W2_z", 3), "is not net.onnx converted: W2 of W2_dq, channel 3 of axis 1: its zero point is off by 1"),
+    (("W1_q", (5, 7)), "is not net.onnx converted: W1 of W1_dq, place 5 of axis 0, place 7 of axis 1"),
+])  # fmt: skip
+def test_a_file_of_two_bits_in_q_dq_is_right_and_one_wrong_level_or_zero_point_is_named(
+    tmp_path, capsys, monkeypatch, place, said
+):
+    monkeypatch.setattr("tests.kit.converted.original", lambda: network(layers(), near_levels()))
+    code, out = check(capsys, tmp_path, of_two_bits(place))
+    assert code == (place is not None) and f"net_small.onnx {said}" in " ".join(out.split()), out
+    assert ("right: onnxruntime in fp32, int2" in out) == (place is None)
