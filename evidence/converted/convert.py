@@ -132,11 +132,32 @@ def olive(file: Path, out: Path, name: str, **more: Any) -> None:
         shutil.copy(f"{folder}/model.onnx", out)
 
 
-def quark(file: Path, out: Path) -> None:
-    from quark.onnx import Int8Spec, ModelQuantizer, QConfig, QLayerConfig
+def quark(file: Path, out: Path, spec: str) -> None:
+    import quark.onnx as quark
 
-    config = QConfig(QLayerConfig(activation=Int8Spec(), weight=Int8Spec()))
-    ModelQuantizer(config).quantize_model(str(file), str(out), _Reader(file))
+    one = getattr(quark, spec)
+    config = quark.QConfig(quark.QLayerConfig(activation=one(), weight=one()))
+    quark.ModelQuantizer(config).quantize_model(str(file), str(out), _Reader(file))
+
+
+def torchao_weights(file: Path, out: Path, bits: int) -> None:
+    """Quantize the weights of the module that the file was exported from, and export it by the same exporter: of
+    small ones, by TorchScript of all, it makes floats."""
+    import torch
+    from networks import networks
+    from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.granularity import PerGroup
+
+    net, example = networks()[file.stem.removesuffix("-21")]
+    quantize_(net, Int8WeightOnlyConfig() if bits == 8 else IntxWeightOnlyConfig(torch.int4, PerGroup(16)))
+    says = {"input_names": ["x"], "output_names": ["y"], "verbose": False}
+    if file.stem.endswith("-21"):
+        dims = ({0: torch.export.Dim("batch")},)
+        torch.onnx.export(net, example, out, dynamo=True, opset_version=21, external_data=False,
+                          dynamic_shapes=dims, **says)  # fmt: skip
+    else:
+        torch.onnx.export(net, example, out, dynamo=False, opset_version=17,
+                          dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}}, **says)  # fmt: skip
 
 
 def torchao(file: Path, out: Path) -> None:
@@ -221,8 +242,11 @@ CONVERTERS: dict[str, Callable[[Path, Path], None]] = {
     "modelopt-fp8": _by(modelopt, "fp8"),
     "olive-dynamic": _by(olive, "OnnxDynamicQuantization"),
     "olive-rtn": _by(olive, "OnnxBlockWiseRtnQuantization", block_size=16),
-    "quark": quark,
+    "quark": _by(quark, "Int8Spec"),
+    "quark-power-of-2": _by(quark, "XInt8Spec"),
     "torchao-pt2e": torchao,
+    "torchao-weights": _by(torchao_weights, 8),
+    "torchao-int4": _by(torchao_weights, 4),
 }  # fmt: skip
 
 

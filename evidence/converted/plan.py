@@ -46,8 +46,15 @@ PLAN: Mapping[str, Mapping[str, Sequence[str]]] = {
         **dict.fromkeys(("modelopt-int4", "modelopt-awq", "modelopt-fp8"), ("attention", "gated", "tokenwise")),
     },
     "olive": dict.fromkeys(("olive-dynamic", "olive-rtn"), ("mlp", "gated-21")),
-    "quark": {"quark": ("mlp", "cnn")},
-    "torchao": {"torchao-pt2e": ("mlp-21", "gated-21")},
+    "quark": {
+        "quark": ("mlp", "cnn"),
+        "quark-power-of-2": ("mlp", "attention", "embedded", "tokenwise", "lstm", "step"),
+    },
+    "torchao": {
+        "torchao-pt2e": ("mlp-21", "gated-21"),
+        "torchao-weights": ("mlp-21", "gated-21", "attention-21", "mlp", "gated", "attention"),
+        "torchao-int4": ("mlp-21", "gated-21"),
+    },
 }  # fmt: skip
 """By environment the converters of ``convert.py``, and the networks that each is given."""
 

@@ -383,4 +383,14 @@ PLANTS: Sequence[Plant] = (
           ["Concat_3", "present_key"], CACHE),
     Plant("values are kept of the keys", "suite-int8:step", reads_also("/Concat_4", 1, "/Transpose_1_output_0"),
           ["Concat_4", "present_value"], CACHE),
+    # ---- floats on a grid, and scales that are powers of 2 ----
+    Plant("a channel's scale doubled", "torchao-weights:mlp-21", scaled("view_6", 2, 3), ["2.weight"], SCALE),
+    Plant("a block's scale doubled", "torchao-int4:gated-21", scaled("val_40", 2, (slice(16, 32), 9)), ["val_2"],
+          SCALE),
+    Plant("a weight's zero point off by 3", "torchao-weights:gated-21", moved("_to_copy_1", 3), ["val_2"], ZERO),
+    Plant("two outputs exchanged", "torchao-int4:gated-21", made("val_60", exchanged(1, 4, 9)), ["val_3"], MOVED),
+    Plant("a value on no grid", "torchao-int4:mlp-21", moved("view_7", 0.05, (3, 4)), ["view_7"], ("values differ",)),
+    Plant("a weight's scale halved", "quark-power-of-2:mlp", scaled("0.weight_scale", 0.5), ["0.weight"], SCALE),
+    Plant("a weight clipped to a third", "quark-power-of-2:mlp",
+          made("4.weight_quantized", lambda q: np.clip(q, -42, 42)), ["4.weight"], (*RANGE, *COARSE)),
 )  # fmt: skip
