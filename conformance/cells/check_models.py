@@ -49,6 +49,8 @@ class CheckedModel:
     seconds: float = 0.0
     unfinished: list[str] = field(default_factory=list)
     """The ids of cells that the user has broken off."""
+    floats: str = "fp32"
+    """The precision of the file as it is: fp16 or bf16 of one whose floats are of that type."""
     uncounted: frozenset[str] = frozenset()
     """The ids of cells whose failure is reported and counts for nothing."""
 
@@ -70,16 +72,18 @@ class CheckedModel:
 
     def verified(self) -> dict[str, list[str]]:
         """Return the runtimes that are right, each with its precisions."""
-        return verified(self.records)
+        return verified(self.records, self.floats)
 
 
-def verified(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Return the runtimes whose outputs were compared and are right, each with its precisions."""
+def verified(records: Sequence[Record], floats: str = "fp32") -> dict[str, list[str]]:
+    """Return the runtimes whose outputs were compared and are right, each with its precisions; ``floats`` is that of
+    the file as it is."""
     right: dict[str, list[str]] = {}
     for record in records:
         if record.check in _COMPARED and record.status == "passed" and record.examples and record.runtime:
             words = right.setdefault(record.runtime, [])
-            words += [] if record.precision in words else [record.precision]
+            word = floats if record.precision == "fp32" else record.precision
+            words += [] if word in words else [word]
     return right
 
 

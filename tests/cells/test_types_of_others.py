@@ -237,3 +237,19 @@ def test_a_file_of_two_bits_in_q_dq_is_right_and_one_wrong_level_or_zero_point_i
     code, out = check(capsys, tmp_path, of_two_bits(place))
     assert code == (place is not None) and f"net_small.onnx {said}" in " ".join(out.split()), out
     assert ("right: onnxruntime in fp32, int2" in out) == (place is None)
+
+
+@pytest.mark.parametrize("name, runtime", [("bf16", "openvino"), ("fp16", "onnxruntime")])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_file_of_halves_is_called_by_its_type_alone_and_beside_another_of_it(
+    tmp_path, capsys, name, runtime, alone
+):
+    pytest.importorskip(runtime)
+    file, second = tmp_path / "net.onnx", tmp_path / "second.onnx"
+    for path in (file, second):
+        onnx.save(SOUND[name][1](), path)
+    files = [str(file)] if alone else [str(file), str(second)]
+    code = main(["check", *files, "--runtime", runtime, "--precision", "fp32", "--store", str(tmp_path / "store")])
+    out = capsys.readouterr().out
+    words = [line.split()[0] for line in out.partition("\nprecision ")[2].splitlines()[1:2]]
+    assert code == 0 and words == [name] and f"right: {runtime} in {name}\n" in out, out

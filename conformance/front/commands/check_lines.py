@@ -57,7 +57,7 @@ def describe_verdict(one: CheckedModel, records: Sequence[Record]) -> Iterator[s
     if one.refused:
         yield f"refused {one.refused}"
         return
-    right = verified(records)
+    right = verified(records, one.floats)
     if right and not any(record.status == "failed" for record in records):
         told = "; ".join(f"{runtime} in {', '.join(precisions)}" for runtime, precisions in right.items())
         yield f"right: {told}"
@@ -124,10 +124,10 @@ def _at(dims: Mapping[str, object]) -> str:
     return f" at {', '.join(f'{name}={size}' for name, size in dims.items())}" if dims else ""
 
 
-def describe_summary(records: Sequence[Record]) -> Iterator[str]:
+def describe_summary(records: Sequence[Record], floats: str = "fp32") -> Iterator[str]:
     """Tell of each precision its loss, size and times, in a table, what hides behind the loss of a file of others,
-    and what only was built."""
-    yield from _table(records)
+    and what only was built; ``floats`` is the precision of the file as it is."""
+    yield from _table(records, floats)
     for record in records:
         cost, changed = record.fidelity or {}, (record.conversion or {}).get("changed") or []
         if record.shipped is not None and cost.get("sqnr") is not None:
@@ -147,7 +147,7 @@ def describe_summary(records: Sequence[Record]) -> Iterator[str]:
         yield f"parsed and built by {told['by']} for {', '.join(told['targets'])}: {precisions}; nothing was run"
 
 
-def _table(records: Sequence[Record]) -> Iterator[str]:
+def _table(records: Sequence[Record], floats: str) -> Iterator[str]:
     """Yield a row for each precision: what it loses, how large its model is, and how long an example takes."""
     times = {(record.precision, str(record.runtime)): time for record in records if (time := _time(record))}
     losses = {record.precision: loss for record in records if (loss := _loss(record))}
@@ -158,7 +158,7 @@ def _table(records: Sequence[Record]) -> Iterator[str]:
     rows = [["precision", *(["loss"] if losses else []), "size", *runtimes]]
     first = next((record.precision for record in records if record.precision in sizes), "")
     for precision in sizes:
-        row = [precision, *([losses.get(precision, "")] if losses else [])]
+        row = [floats if precision == "fp32" else precision, *([losses.get(precision, "")] if losses else [])]
         row.append(_beside(sizes[precision], sizes[first], _size, precision == first))
         for runtime in runtimes:
             time, whole = times.get((precision, runtime)), times.get((first, runtime))
