@@ -2,6 +2,7 @@
 what is planted is found by the limit that is there for it."""
 
 import re
+import shutil
 
 import ml_dtypes
 import numpy as np
@@ -15,8 +16,10 @@ from conformance.cells.runner import Runner
 from conformance.compare.channels import Channels, channel_axis
 from conformance.front.cli import main
 from conformance.models.exporters.graph import refusal
+from conformance.models.kept import installed
 from conformance.models.precision.by_others import precision_of
 from conformance.process.errors import CaseFileError
+from conformance.process.worker.warm import new_worker
 from tests.kit import converted
 from tests.kit.cases import load_case, say
 from tests.kit.converted import SOUND, check, pair, quantized, scaled
@@ -293,6 +296,28 @@ def test_other_calibration_data_and_another_release_of_the_converters_package_co
     assert [called for *_, called in shown] == [1, 1, 2, 3], shown
     decibels = [each for _, each, _ in shown]
     assert decibels[0] == decibels[1] > decibels[2] + 10 and decibels[2] > decibels[3] + 10, shown
+
+
+def test_a_converter_is_called_again_with_another_release_of_an_installed_package(tmp_path, monkeypatch):
+    """Of the same Python in both releases, as where compiled code or data beside it is what changed."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    pair(tmp_path, quantized())
+    (tmp_path / "converters.py").write_text(NEEDS_PACKAGE, encoding="utf-8")
+    made = []
+    (site / "quantizing.py").write_text(PACKAGE.replace("{divisor}", "1e-3"), encoding="utf-8")
+    for version in ("1.0", "1.0", "1.1"):
+        for old in site.glob("*.dist-info"):
+            shutil.rmtree(old)
+        (info := site / f"quantizing-{version}.dist-info").mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: quantizing\nVersion: {version}\n")
+        (info / "RECORD").write_text(f"quantizing.py,,\n{info.name}/METADATA,,\n")
+        installed.forget()
+        with new_worker() as worker:
+            made += calls_of(tmp_path, worker, say(CASE, "precisions: {int8-own: {by: converters.quantize}}"))
+    installed.forget()
+    assert [called for *_, called in made] == [1, 1, 2], made
 
 
 def test_a_converted_file_of_other_bytes_is_judged_again(tmp_path, worker):
