@@ -52,7 +52,7 @@ PLAN: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "torchao": {
         "torchao-pt2e": ("mlp-21", "gated-21"),
-        "torchao-weights": ("mlp-21", "gated-21", "attention-21", "mlp", "gated", "attention"),
+        "torchao-weights": ("mlp-21", "gated-21", "attention-21", "mlp", "gated"),
         "torchao-int4": ("mlp-21", "gated-21"),
     },
 }  # fmt: skip
