@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
 from conformance.models.kept.contents import content, of_text, remembered
@@ -104,8 +104,10 @@ class _File:
 
 
 def _status(path: str) -> os.stat_result | None:
+    # of 10,000 files, none of which a case uses: a tenth of a second goes to noting them
+    stat: Callable[[str], os.stat_result] = getattr(os.stat, "__wrapped__", os.stat)
     try:
-        return os.stat(path)  # noqa: PTH116
+        return stat(path)
     except OSError:
         return None
 
