@@ -1,10 +1,12 @@
 """Compute convolutions and pools as fast as NumPy does, in place of ONNX's evaluator, which takes value by value.
 
 They are what is right for a file, so they compute by the words of the specification and use no runtime that is
-judged: sums of products by BLAS, windows by slices. What they do not cover (``SAME`` padding, ``ceil_mode``, indices,
-16 bits, NaN in a pool) the evaluator computes itself. It also adds up in 16 bits, so that a sum of many leaves the
-format; ``ReduceMean`` and ``LayerNormalization`` are computed here in float32 then, as runtimes do, and rounded once:
-``stash_type`` says so of the latter.
+judged: sums of products by BLAS, windows by slices. What they do not cover (``ceil_mode``, indices, 16 bits, NaN in a
+pool) the evaluator computes itself. It also adds up in 16 bits, so that a sum of many leaves the format;
+``ReduceMean`` and ``LayerNormalization`` are computed here in float32 then, as runtimes do, and rounded once:
+``stash_type`` says so of the latter. ``LRN`` and the ``auto_pad`` of dilated windows are here since the evaluator is
+wrong about them: it normalizes as many channels as the batch has rows, and takes a window for as wide as its values
+are many.
 """
 
 from __future__ import annotations
@@ -162,6 +164,16 @@ def _normalized_halves(node: OpRun, x: Array, scale: Array, bias: Array | None =
     return (normal if bias is None else normal + bias).astype(x.dtype), mean, inverse
 
 
+def _normalized_locally(node: OpRun, x: Array) -> Array:
+    """Each value by the squares of so many channels around its own."""
+    size, channels = _said(node, "size", 1), x.shape[1]
+    wide = x.astype(np.float32) if _is_half(x) else x
+    squares = np.pad(np.square(wide), [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)])
+    total = np.add.reduce([squares[:, first : first + channels] for first in range(size)])
+    scale = _said(node, "bias", 1.0) + _said(node, "alpha", 1e-4) / size * total
+    return np.asarray(wide / scale ** _said(node, "beta", 0.75)).astype(x.dtype)
+
+
 def _is_half(x: Array) -> bool:
     return x.dtype.name in ("float16", "bfloat16")
 
@@ -184,16 +196,19 @@ class _Window:
 
     @classmethod
     def of(cls, node: OpRun, kernel: Sequence[int], sizes: Sequence[int]) -> _Window | None:
-        """Return the windows of a node; None for a padding that depends on the sizes, ``ceil_mode``, and where a
-        window lies in the padding alone or there is none."""
-        count = len(sizes)
-        pads = _said(node, "pads", [0] * 2 * count)
+        """Return the windows of a node; None for ``ceil_mode``, and where a window lies in the padding alone or there
+        is none."""
+        count, mode = len(sizes), str(_said(node, "auto_pad", "NOTSET"))
+        pads = _said(node, "pads", [0] * 2 * count) if mode == "NOTSET" else [0] * 2 * count
         strides, dilations = _said(node, "strides", [1] * count), _said(node, "dilations", [1] * count)
-        plain = _said(node, "auto_pad", "NOTSET") in ("NOTSET", b"NOTSET") and not _said(node, "ceil_mode", 0)
-        if not plain or {len(kernel), len(strides), len(dilations), len(pads) // 2} != {count}:
+        if _said(node, "ceil_mode", 0) or {len(kernel), len(strides), len(dilations), len(pads) // 2} != {count}:
             return None
         pairs = [*zip(pads[:count], pads[count:], strict=True)]
         reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+        if mode.startswith("SAME"):  # as many as there are strides in the size, and the odd one where the mode says
+            missing = [max((size - 1) // by * by + far - size, 0)
+                       for size, by, far in zip(sizes, strides, reach, strict=True)]  # fmt: skip
+            pairs = [(m // 2, m - m // 2) if mode == "SAME_UPPER" else (m - m // 2, m // 2) for m in missing]
         free = [size + sum(pair) - far for size, pair, far in zip(sizes, pairs, reach, strict=True)]
         wide = all(max(pair) < far for pair, far in zip(pairs, reach, strict=True))
         if min(free, default=-1) < 0 or min(pads, default=0) < 0 or not wide:
@@ -243,6 +258,7 @@ _KERNELS: Mapping[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "MaxPool": _largest,
     "AveragePool": _mean,
     "LayerNormalization": _normalized_halves,
+    "LRN": _normalized_locally,
     "ReduceMean": _mean_of_halves,
     "MatMul": _matrices,
     "Gemm": _general,

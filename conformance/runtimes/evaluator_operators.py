@@ -106,15 +106,16 @@ def left_out(node: NodeProto) -> list[str]:
 def is_covered(node: NodeProto) -> bool:
     """Return whether ``recurrent_operators`` compute a node."""
     said = _attributes(node)
-    odd = said.get("activation_alpha") or said.get("activation_beta") or said.get("input_forget")
+    odd = said.get("activation_alpha") or said.get("activation_beta")
     names = {str(name).lower() for name in said.get("activations") or ()}
     return not odd and names <= {*_ACTIVATIONS} and not any(one.ref_attr_name for one in node.attribute)
 
 
 def recurrent_operators() -> list[type[OpRun]]:
-    """Return classes of RNN, GRU and LSTM, of which the evaluator leaves ``sequence_lens``, ``clip`` and most of
-    ``activations`` out without a word. Like ``evaluator_kernels``, this is what is right for a file, and no runtime
-    that is judged.
+    """Return classes of RNN, GRU and LSTM.
+
+    The evaluator leaves ``sequence_lens``, ``clip``, ``input_forget`` and most of ``activations`` of these out, and
+    says nothing. Like ``evaluator_kernels``, this is what is right for a file, and no runtime that is judged.
 
     "Clipping is applied to the input of activations": ONNX Runtime and OpenVINO clip what the gates are made of, and
     not the state of an LSTM's cell before its last function, and so it is read here.
@@ -137,12 +138,12 @@ def _outputs(node: OpRun, x: Array, weight: Array, again: Array, bias: Array | N
 
     ``x`` [time, batch, inputs], or [batch, time, inputs] with ``layout`` 1, ``weight`` [directions, gates, inputs],
     ``again`` [directions, gates, hidden]. Raises NotImplementedError for what is not covered (parameters of
-    activations, coupled gates), ValueError for lengths that are none of the sequence.
+    activations), ValueError for lengths that are none of the sequence.
     """
     kind, size, said = node.op_type, again.shape[-1], _attributes(node.onnx_node)
     names = [str(name).lower() for name in said.get("activations") or _DEFAULTS[kind] * weight.shape[0]]
     if not is_covered(node.onnx_node) or len(names) != len(_DEFAULTS[kind]) * weight.shape[0]:
-        raise NotImplementedError(f"{kind} with activations {', '.join(names)}, their parameters or input_forget")
+        raise NotImplementedError(f"{kind} with activations {', '.join(names)} or their parameters")
     batch_first = bool(said.get("layout"))
     if batch_first:
         x = np.swapaxes(x, 0, 1)
@@ -169,7 +170,7 @@ def _outputs(node: OpRun, x: Array, weight: Array, again: Array, bias: Array | N
             weight[place], again[place], None if bias is None else bias[place],
             None if peepholes is None else peepholes[place],
             [*(_clipped(one, limit) for one in functions[:2]), *functions[2:]],
-            bool(said.get("linear_before_reset")),
+            bool(said.get("linear_before_reset")), bool(said.get("input_forget")),
         )  # fmt: skip
         state = [one[place] for one in given]
         for now in range(time):
@@ -205,8 +206,9 @@ class _Turn:
     """A turn of one direction: from a row of inputs [batch, inputs] and the states before to the states after."""
 
     def __init__(self, weight: Array, again: Array, bias: Array | None, peepholes: Array | None,
-                 functions: Sequence[_Function], linear: bool) -> None:  # fmt: skip
+                 functions: Sequence[_Function], linear: bool, coupled: bool) -> None:  # fmt: skip
         self.weight, self.again, self.functions, self.linear = weight, again, functions, linear
+        self.coupled = coupled
         size = again.shape[-1]
         bias = np.zeros(2 * len(weight), weight.dtype) if bias is None else bias
         self.bias, self.bias_again = bias[: len(weight)], bias[len(weight) :]
@@ -239,7 +241,8 @@ class _Long(_Turn):
         sigma, tanh, last = self.functions
         into, out, forget, new = np.split(self.gates(x, hidden), 4, -1)
         of_into, of_out, of_forget = self.peepholes
-        kept = sigma(forget + of_forget * cell) * cell + sigma(into + of_into * cell) * tanh(new)
+        taken = sigma(into + of_into * cell)
+        kept = (1 - taken if self.coupled else sigma(forget + of_forget * cell)) * cell + taken * tanh(new)
         return sigma(out + of_out * kept) * last(kept), kept
 
 

@@ -107,8 +107,7 @@ def test_a_convolution_is_computed_in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("operator, dtype, outputs, attributes", [
-    ("Conv", "float32", 1, {"auto_pad": "SAME_UPPER"}), ("Conv", "float16", 1, {}),
-    ("MaxPool", "float32", 1, {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER"}),
+    ("Conv", "float16", 1, {}),
     ("MaxPool", "float32", 1, {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
     ("MaxPool", "float32", 2, {"kernel_shape": [2, 2], "strides": [2, 2]}),
     ("AveragePool", "float32", 1, {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
@@ -120,6 +119,31 @@ def test_what_is_not_covered_the_evaluator_computes_itself(operator, dtype, outp
     if operator == "Conv":
         inputs["w"] = rng.standard_normal((3, 2, 3, 3)).astype(dtype)
     alike(*both(operator, inputs, outputs, **attributes))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 2), st.sampled_from(["MaxPool", "AveragePool"]),
+       st.sampled_from(["VALID", "SAME_UPPER", "SAME_LOWER"]))  # fmt: skip
+def test_padding_by_a_mode_is_that_of_the_specification(data, dims, operator, mode):
+    sizes, window = data.draw(windows(dims))
+    x = np.random.default_rng(0).standard_normal((2, 3, *sizes)).astype(np.float32)
+    got = OpenSession(model_of(operator, {"x": x}, auto_pad=mode, **{**window, "pads": None})).run({"x": x})
+    kernel, steps, strides = (np.array(window[name]) for name in ("kernel_shape", "dilations", "strides"))
+    due = np.ceil(sizes / strides).astype(int)
+    lack = [0] * dims if mode == "VALID" else np.maximum((due - 1) * strides + (kernel - 1) * steps + 1 - sizes, 0)
+    less, more = [one // 2 for one in lack], [one - one // 2 for one in lack]
+    window["pads"] = [*less, *more] if mode == "SAME_UPPER" else [*more, *less]
+    alike(got, [one_by_one(x, operator, False, window)])
+
+
+def test_channels_are_normalized_by_those_around_them():
+    """Of ONNX's own there are as many as the batch has rows, so that it is right where these are as many."""
+    for dtype in ("float32", "float64", "float16"):
+        x = np.random.default_rng(0).standard_normal((4, 4, 3, 2)).astype(dtype)
+        ours, wanted = both("LRN", {"x": x}, size=2, alpha=0.7, beta=0.6, bias=1.5)
+        alike(ours, wanted)
+        (part,) = OpenSession(model_of("LRN", {"x": x[:1]}, size=2, alpha=0.7, beta=0.6, bias=1.5)).run({"x": x[:1]})
+        np.testing.assert_array_equal(part, ours[0][:1])
 
 
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])

@@ -46,7 +46,7 @@ LEFT_OUT = [
     ("LSTM", {"clip": 0.4}), ("LSTM", {"lengths": [5, 1, 3], "direction": "bidirectional"}),
     ("LSTM", {"activations": ["HardSigmoid", "Relu", "Tanh"]}), ("GRU", {"clip": 0.4, "linear_before_reset": 1}),
     ("GRU", {"lengths": [5, 1, 3], "direction": "reverse"}), ("RNN", {"activations": ["Relu"], "clip": 0.7}),
-    ("RNN", {"lengths": [2, 5]}),
+    ("RNN", {"lengths": [2, 5]}), ("LSTM", {"input_forget": 1, "direction": "bidirectional"}),
 ]  # fmt: skip
 
 
@@ -76,10 +76,8 @@ def test_a_plain_operator_is_computed_as_by_the_evaluator(operator, direction):
         np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("said", [{"activation_alpha": [0.3], "activations": ["HardSigmoid", "Tanh", "Tanh"]},
-                                  {"input_forget": 1}])  # fmt: skip
-def test_of_what_is_not_computed_either_nobody_is_told_to_be_right(tmp_path, said):
-    model = recurrent_model("LSTM", **said)
+def test_of_what_is_not_computed_either_nobody_is_told_to_be_right(tmp_path):
+    model = recurrent_model("LSTM", activation_alpha=[0.3], activations=["HardSigmoid", "Tanh", "Tanh"])
     (doubt,) = doubts(model)
     assert doubt.misread and not doubt.mended
     onnx.save(model, tmp_path / "net.onnx")
@@ -119,6 +117,15 @@ def test_the_one_that_is_wrong_is_red(bench, tmp_path, planted, wrong):
         records = records_of(bench, tmp_path, recurrent_model("LSTM", clip=0.4), "onnxruntime", "openvino")
     assert verdict(records.pop(wrong)) == ("failed", "compare", "WrongValue", "runtime")
     assert [verdict(record) for record in records.values()] == [PASSED]
+
+
+@HAS_OPENVINO
+@pytest.mark.parametrize("said, status", [({}, "failed"), ({"input_forget": 1}, "passed")])
+def test_a_runtime_that_leaves_the_coupling_of_gates_out_is_red(bench, tmp_path, said, status):
+    given = onnxruntime.InferenceSession(recurrent_model("LSTM", **said).SerializeToString())
+    with wrong_runtime(lambda inputs, _: given.run(None, inputs), "openvino"):
+        records = records_of(bench, tmp_path, recurrent_model("LSTM", input_forget=1), "openvino")
+    assert records["openvino"].status == status, records["openvino"].reason
 
 
 @HAS_OPENVINO
