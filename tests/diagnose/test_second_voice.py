@@ -103,3 +103,44 @@ def test_a_precision_is_skipped_where_onnx_runtime_does_not_support_the_file(tmp
     monkeypatch.setattr(conversion, "opener", lambda runtime: refuse)
     record = bench.run_cell(cell, examples=2)
     assert record.status == "skipped" and "ONNX Runtime does not take the model" in record.reason
+
+
+def sine(bench, folder):
+    onnx.save(model_of("net (float[n, 4] x) => (float[n, 4] y) { y = Sin (x) }"), folder / "net.onnx")
+    lines = ["onnx: net.onnx", "dims: {n: 1..4}", "runtimes: [onnxruntime, openvino]", "specials: false"]
+    cells = [cell for cell in plan(load_case(folder, say(*lines))) if cell.check == "accuracy"]
+    return {cell.runtime: bench.run_cell(cell, examples=2) for cell in cells}
+
+
+def shorter(inputs, outputs):
+    return [outputs[0][:, :-1]]
+
+
+def off(inputs, outputs):
+    return [outputs[0] + np.float32(0.1)]
+
+
+def test_a_shape_is_seconded_by_who_gives_it_though_with_other_values(bench, tmp_path):
+    with wrong_runtime(shorter, *ANY_OPTIMIZER), wrong_runtime(off, "openvino"):
+        found = sine(bench, tmp_path)
+    assert verdict(found["onnxruntime"]) == ("failed", "compare", "WrongShape", "runtime")
+    assert found["openvino"].status == "skipped" and "ONNX Runtime" not in found["openvino"].reason.split(",")[0]
+
+
+def test_two_that_agree_leave_the_evaluator_alone(bench, tmp_path):
+    with wrong_runtime(off, *ANY_OPTIMIZER, "openvino"):
+        found = sine(bench, tmp_path)
+    assert {record.status for record in found.values()} == {"skipped"}
+    said = found["onnxruntime"].reason
+    assert "OpenVINO those of ONNX Runtime: ONNX's evaluator is alone with its own" in said, said
+
+
+def test_two_that_part_do_not(bench, tmp_path):
+    with wrong_runtime(lambda _, outputs: [outputs[0] * 3], *ANY_OPTIMIZER), wrong_runtime(off, "openvino"):
+        found = sine(bench, tmp_path)
+    assert {record.status for record in found.values()} == {"skipped"}
+    assert "alone" not in found["onnxruntime"].reason and "not those of ONNX's" in found["onnxruntime"].reason
+
+
+def test_of_sound_runtimes_nobody_is_accused(bench, tmp_path):
+    assert [verdict(record) for record in sine(bench, tmp_path).values()] == [PASSED, PASSED]
