@@ -176,7 +176,7 @@ def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
         return "it computes float64 in float32"
     if any(map(_beyond_int32, inputs.values())) or any(map(_beyond_int32, _computed(loaded, inputs))):
         return "it computes int64 in int32, and there are values beyond that"
-    if _may_divide_by_zero(loaded):
+    if _may_divide_by_zero(loaded, inputs):
         return "it lets integers be divided by zero"
     return open_clip(loaded, inputs)
 
@@ -221,10 +221,10 @@ def _has_doubles(model: ModelProto) -> bool:
     )
 
 
-def _may_divide_by_zero(model: ModelProto) -> bool:
+def _may_divide_by_zero(model: ModelProto, inputs: Mapping[str, Array]) -> bool:
     """Return whether the model may divide integers by zero.
 
-    A division, or its remainder, by anything but constants other than zero.
+    A division, or its remainder, by anything but constants and inputs other than zero.
     """
     from onnx import TensorProto, numpy_helper
 
@@ -237,7 +237,8 @@ def _may_divide_by_zero(model: ModelProto) -> bool:
     for node in nodes:
         if node.op_type not in ("Div", "Mod") or any(types.get(name) in floats for name in node.input):
             continue
-        by = constants.get(node.input[1])
-        if by is None or not np.all(numpy_helper.to_array(by)):
+        by, given = constants.get(node.input[1]), inputs.get(node.input[1])
+        numbers = given if by is None else numpy_helper.to_array(by)
+        if numbers is None or not np.all(numbers):
             return True
     return False

@@ -37,6 +37,30 @@ def test_a_runtime_that_computes_products_of_64_bits_in_32_is_found(bench, tmp_p
     assert record.status == "failed" and record.draw["regime"] == HUGE
 
 
+REST = "net (int32[n] x) => (int32[n] y) { y = Mod (x, k) }"
+QUOTIENT = "net (int64[n] x, int64[n] by) => (int64[n] y) { y = Mod (x, by) }"
+
+
+def by_floats(inputs, outputs):
+    x = inputs["x"].astype(np.float32)
+    return [(x - np.floor(x / np.float32(13)) * np.float32(13)).astype(np.int32)]
+
+
+def test_a_runtime_that_divides_whole_numbers_as_floats_is_found(bench, tmp_path):
+    assert verdict(run(bench, tmp_path, REST, k=np.int32(13))) == PASSED
+    with wrong_runtime(by_floats):
+        record = run(bench, tmp_path, REST, k=np.int32(13))
+    assert record.status == "failed" and record.draw["regime"] == HUGE
+
+
+def test_openvino_has_a_verdict_on_a_division_by_inputs_without_a_zero(tmp_path):
+    pytest.importorskip("openvino")
+    save(model_of(QUOTIENT), tmp_path / "net.onnx")
+    for by, open_to in ((3, False), (0, True)):
+        said = no_witness(tmp_path / "net.onnx", {"x": np.int64([7, 5]), "by": np.int64([2, by])})
+        assert ("divided by zero" in str(said)) == open_to
+
+
 def test_what_openvino_computes_in_32_bits_has_no_verdict_be_it_an_input_or_a_result(bench, tmp_path):
     pytest.importorskip("openvino")
     record = run(bench, tmp_path, PRODUCT, runtime="openvino", **FACTOR)
@@ -64,6 +88,7 @@ def test_a_file_without_floats_is_not_converted(bench, tmp_path):
     ("net (int64[n] x) => (int64[n] y) { y = CumSum (x, zero) }", True),
     ("net (int64[n] x) => (int64[n] y) { m = Add (x, k) f = Cast <to = 7> (m) y = Tile (k, f) }", False),
     ("net (int8[n] x) => (int8[n] y) { y = Add (x, x) }", False),
+    ("net (int32[n] x) => (int32[n] y) { m = Neg (x) y = Max (m, x) }", True),
 ])  # fmt: skip
 def test_sizes_axes_and_indices_stay_small(tmp_path, text, wide):
     more = {"four": np.int64(4), "zero": np.int64(0)}
@@ -72,3 +97,11 @@ def test_sizes_axes_and_indices_stay_small(tmp_path, text, wide):
     arrays = [maker(Draw({"n": 4}, regime, 0))["x"] for regime in (HUGE, "plain")]
     assert maker.has_huge() == wide and (np.abs(arrays[0].astype(int)).max() > 10**6) == wide
     assert np.abs(arrays[1].astype(int)).max() < 1000
+
+
+@pytest.mark.parametrize("operator, most", [("Max", 2**31 - 1), ("Mul", 2**15 - 1)])
+def test_32_bits_have_room_for_what_is_computed_of_them(tmp_path, operator, most):
+    save(model_of(f"net (int32[n] x) => (int32[n] y) {{ m = Neg (x) y = {operator} (m, x) }}"), tmp_path / "net.onnx")
+    maker = Maker(load_case(tmp_path, "onnx: net.onnx"), lambda name: None)
+    largest = np.abs(maker(Draw({"n": 100}, HUGE, 0))["x"].astype(np.int64)).max()
+    assert most // 2 < largest <= most

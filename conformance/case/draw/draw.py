@@ -14,7 +14,7 @@ import numpy as np
 from conformance.case.draw import value_regimes
 from conformance.case.draw.example import Draw as Draw
 from conformance.case.draw.few_bits import carried, representable
-from conformance.case.draw.graph_values import GraphValues, range_of_numbers, wide_range_of
+from conformance.case.draw.graph_values import GraphValues, range_of_numbers
 from conformance.case.files.declaration import Case
 from conformance.case.files.dims import Sizes
 from conformance.case.files.inputs import Input
@@ -137,9 +137,8 @@ class Maker:
         """Return whether an input has room for huge values."""
         inputs, graph = self._case.says.inputs, self._graph
         drafted = [] if graph is None else [name for name, declared in inputs.items() if declared.is_drafted]
-        wide = (name for name in drafted if wide_range_of(np.dtype(inputs[name].type.carrier)) is not None)
-        found = graph is not None and any(map(graph.may_be_wide, wide))
-        return found or any(map(value_regimes.has_huge, inputs.values()))
+        wide = (graph and graph.wide_range(name, np.dtype(inputs[name].type.carrier)) for name in drafted)
+        return any(wide) or any(map(value_regimes.has_huge, inputs.values()))
 
     def _by_graph(
         self, name: str, declared: Input, draw: Draw, rng: np.random.Generator, known: Inputs,
@@ -154,8 +153,8 @@ class Maker:
         made = self._graph.make(name, shape, dtype.kind, known, shapes, rng, draw.seed)
         if made is None and dtype.kind in "iu" and self._graph.are_numbers(name):
             (low, high), (least, most) = range_of_numbers(dtype), declared.type.limits
-            if draw.regime == HUGE and self._graph.may_be_wide(name):
-                low, high = wide_range_of(dtype) or (low, high)
+            if draw.regime == HUGE:
+                low, high = self._graph.wide_range(name, dtype) or (low, high)
             low, high = max(low, int(least)), min(high, int(most))
             made = value_regimes.whole_numbers(low, high, shape, self._regime(name, draw), rng)
         return None if made is None else np.asarray(made).astype(dtype)

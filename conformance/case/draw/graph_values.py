@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.case.draw.operator_values import KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS, WIDE
+from conformance.case.draw.operator_values import GROWING, KEYS, NUMBERS, PARTS, RULES, WHOLE_NUMBERS, WIDE
 from conformance.case.draw.sites import NoValues, Rule, Site
 from conformance.process.arrays import Array
 from conformance.process.errors import attempt, or_else
@@ -71,26 +71,40 @@ class GraphValues:
             use.node.domain in OWN and use.place in NUMBERS.get(use.node.op_type, ()) for use in found
         )
 
-    def may_be_wide(self, name: str) -> bool:
-        """Return whether whole numbers may be as large as their type holds: all that is computed of them is numbers,
-        too, up to where they become floats, or what is left of a division, and no size, axis or index."""
+    def wide_range(self, name: str, dtype: np.dtype[np.generic]) -> tuple[int, int] | None:
+        """Return the ends of a range in which whole numbers may be as large as their type holds: all that is computed
+        of them is numbers, too, up to where they become floats, or what is left of a division, and no size, axis or
+        index. None where that is not so, and for types in which that leaves little.
+
+        Products have room in it, so that nothing wraps around: ONNX does not say what an operator gives beyond its
+        type. ONNX Runtime wraps around, and OpenVINO saturates (``findings/openvino-sums-of-bytes-saturate.sh``).
+        """
+        if dtype.kind not in "iu" or dtype.itemsize < 4 or (computed := self._computed_of(name)) is None:
+            return None
+        most = 2**31 - 1 if dtype.itemsize == 8 or not computed & GROWING else 2**15 - 1
+        return 0 if dtype.kind == "u" else -most, most
+
+    def _computed_of(self, name: str) -> set[str] | None:
+        """Return the operators that compute with an input and with what is made of it; None where one of them reads
+        something else than numbers of any size."""
         readers: dict[str, list[NodeProto]] = {}
         for node in nodes(self._model.graph):
             if next(inside(node), None) is not None:  # what a body makes of a value is not followed
-                return False
+                return None
             for each in node.input:
                 readers.setdefault(each, []).append(node)
-        left, seen = [name], set[str]()
+        left, seen, computed = [name], set[str](), set[str]()
         while left:
             seen.add(each := left.pop())
             for node in readers.get(each, ()):
                 places = WIDE.get(node.op_type, ()) if node.domain in OWN else ()
                 if any(read == each and place not in places for place, read in enumerate(node.input)):
-                    return False
+                    return None
+                computed.add(node.op_type)
                 ends = node.op_type == "Mod" or (node.op_type == "Cast" and _to_float(node))
                 if not ends:
                     left += (output for output in node.output if output not in seen)
-        return self.are_numbers(name)
+        return computed if self.are_numbers(name) else None
 
     def make(self, name: str, shape: tuple[int, ...], kind: str, known: Mapping[str, Array],
              shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator, seed: int) -> Array | None:  # fmt: skip
@@ -186,14 +200,6 @@ def _to_float(node: NodeProto) -> bool:
 
     floats = (TensorProto.FLOAT, TensorProto.DOUBLE)
     return any(attribute.name == "to" and attribute.i in floats for attribute in node.attribute)
-
-
-def wide_range_of(dtype: np.dtype[np.generic]) -> tuple[int, int] | None:
-    """Return the ends of a range whose products its type holds, so that nothing wraps around; None for types in which
-    that leaves little. ONNX does not say what an operator gives beyond its type: ONNX Runtime wraps around, and
-    OpenVINO saturates (``findings/openvino-sums-of-bytes-saturate.sh``)."""
-    most = {8: 2**31 - 1, 4: 2**15 - 1}.get(dtype.itemsize) if dtype.kind in "iu" else None
-    return None if most is None else (0 if dtype.kind == "u" else -most, most)
 
 
 def range_of_numbers(dtype: np.dtype[np.generic]) -> tuple[int, int]:

@@ -135,3 +135,6 @@ WIDE: Mapping[str, frozenset[int]] = {
     )},
 }  # fmt: skip
 """The same for numbers of any size."""
+
+GROWING = frozenset(("Add", "CumSum", "MatMul", "Mul", "ReduceSum", "Sub", "Sum"))
+"""Those of them whose results may be larger than what they are given."""
