@@ -138,7 +138,7 @@ def test_values_that_depend_on_each_other_and_changed_inputs_are_seen() -> None:
     def both(operator: Any, said: str) -> object:
         tensors = [torch.tensor([3.0, 4.0])]
         monkey = {"forward": said, "inputs": {"x0": {"type": "float32[2]", "values": operator}}}
-        return tried._told("an operator", 0, monkey, tensors, ())
+        return tried._told("an operator", tried._Sample(0, monkey, tensors, (), {}), ())
 
     close = both({"uniform": {"low": 0.0, "high": 9.0}}, "torch.linalg.cholesky(x0.diag() - x0[0] + 3)")
     assert isinstance(close, LeftOut) and "raises on other values" in close.why
@@ -153,6 +153,29 @@ def test_samples_that_would_show_nothing_are_passed_over() -> None:
     assert [one.number for one in made if isinstance(one, OfOperator)] == [0, 2]
     assert isinstance(constant, LeftOut) and "the same whatever" in constant.why
     assert isinstance(tried.told_of("any", 1, ())[0], OfOperator)  # True of all that is drawn, and False of zeros
+
+
+@pytest.mark.parametrize(("operator", "grow", "call"), [
+    ("argmin", "arguments", "torch.argmin(x0, dim=0, keepdim=True)"),
+    ("cumsum", "dtypes", "torch.cumsum(x0, 1, dtype=torch.float64)"),
+    ("cumsum", "negative", "torch.cumsum(x0, -3)"),
+])  # fmt: skip
+def test_calls_that_the_samples_taken_lack_are_added(operator: str, grow: str, call: str) -> None:
+    two = {one.said["forward"] for one in tried.told_of(operator, 2, ()) if isinstance(one, OfOperator)}
+    more = {
+        one.said["forward"] for one in tried.told_of(operator, 2, ("arguments", grow)) if isinstance(one, OfOperator)
+    }
+
+    assert call not in two and call in more
+
+
+def test_operators_of_integers_alone_and_the_other_dtypes_of_one_are_cases_where_dtypes_grow() -> None:
+    assert not tried.told_of("bitwise_not", 1, ())
+
+    made = tried.told_of("bitwise_not", 1, ("dtypes",))
+
+    types = [one.said["inputs"]["x0"]["type"].partition("[")[0] for one in made if isinstance(one, OfOperator)]
+    assert types == ["int64", "int32", "bool"]
 
 
 def test_sizes_that_change_how_many_outputs_there_are_stay() -> None:
