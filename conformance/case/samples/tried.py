@@ -34,7 +34,7 @@ TRIED = 16
 """Samples of an operator that are tried until enough of them are cases."""
 DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
 """Of the samples; all but the first with ``dtypes``."""
-MORE = 6
+MORE = 8
 """Samples of an operator and a dtype that ``arguments`` adds at most."""
 SECONDS = 180.0
 """That the samples of these may take, on a busy host. Each of PyTorch 2.15 takes below two."""
@@ -113,8 +113,7 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
             seen.update(_arguments(kinds[place]))
             if count == (each if dtype is DTYPES[0] else 1):
                 break
-        more = _unseen(kinds, seen) if "arguments" in grow else []
-        cases += [one for kind in more if isinstance(one := _told(name, kind, grow), OfOperator)]
+        cases += _more(name, kinds, seen, grow) if "arguments" in grow else ()
         if "dtypes" in grow and wider:
             other = _told(name, _call(first, path, *wider[0]), grow)
             cases += [other] if isinstance(other, OfOperator) else []
@@ -143,38 +142,50 @@ def _call(number: int, path: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _arguments(sample: _Sample) -> Iterator[str]:
-    """Yield each argument that is no tensor as text, a number by its sign alone; each pair of flags; the dtype of
-    each tensor, and the ranks of all."""
+    """Yield what is given, and each argument that is no tensor as text: of several numbers if each is below, at or
+    above 0 and 1, and if there are more or fewer than the first tensor has dims. Beside these each pair of flags, the
+    dtype of each tensor, and the ranks of all."""
     if isinstance(sample.said, str):
         return
     given = [*enumerate(sample.args), *sample.kwargs.items()]
+    yield f"given: {[name for name, value in given if value is not None]}"
     yield from map(str, combinations([one for one in given if isinstance(one[1], bool)], 2))
+    rank = sample.tensors[0].dim() if sample.tensors else 0
     for name, value in given:
         flat = [one for one in _pytree.tree_leaves(value) if not isinstance(one, torch.Tensor)]
-        signs = [str((one > 0) - (one < 0)) if type(one) in (int, float) else str(one) for one in flat]
-        yield f"{name}: {len(set(map(str, flat))) > 1} {signs} {getattr(value, 'dtype', None)}"
+        signs = [str((one > 0) + (one > 1) - (one < 0)) if type(one) in (int, float) else str(one) for one in flat]
+        beside = f"{np.sign(len(value) - rank)}" if isinstance(value, list | tuple) else f"{flat}"
+        yield f"{name}: {len(set(map(str, flat))) > 1} {signs} {beside} {getattr(value, 'dtype', None)}"
     yield f"ranks: {[tensor.dim() for tensor in sample.tensors]}"
 
 
-def _unseen(samples: Sequence[_Sample], seen: set[str]) -> list[_Sample]:
-    """Return at most ``MORE`` of the samples that have arguments which none before has, those with most of them
+def _more(name: str, samples: Sequence[_Sample], seen: set[str], grow: Sequence[str]) -> Iterator[OfOperator]:
+    """Yield at most ``MORE`` cases of samples that have arguments which none before has, those with most of them
     first; ``seen`` grows by these."""
-    found: list[_Sample] = []
-    while len(found) < MORE:
-        most = max(samples, key=lambda sample: len(set(_arguments(sample)) - seen), default=None)
-        if most is None or not set(_arguments(most)) - seen:
-            break
-        seen.update(_arguments(most))
-        found.append(most)
-    return found
+    left, count = [(sample, frozenset(_arguments(sample))) for sample in samples], 0
+    for _ in range(4 * TRIED):
+        left = [one for one in left if one[1] - seen]
+        if not left or count == MORE:
+            return
+        most = max(range(len(left)), key=lambda place: len(left[place][1] - seen))
+        sample, arguments = left.pop(most)
+        if isinstance(told := _told(name, sample, grow), OfOperator):
+            seen |= arguments
+            count += 1
+            yield told
 
 
 def _negative(name: str, number: int, path: str, samples: Sequence[Any], grow: Sequence[str]) -> Told | None:
-    """Return the first call in which a number counts from the end: less a rank above two, it gives the same."""
-    for sample in samples:
+    """Return the first call in which a number counts from the end: less the rank, it gives the same. Samples of more
+    than two dims go first, where it is another one without its sign too."""
+
+    def is_odd(sample: Any) -> bool:
+        return getattr(sample.input, "ndim", 0) > 2
+
+    for sample in sorted(samples, key=is_odd, reverse=True):
         args, rank = (sample.input, *sample.args), getattr(sample.input, "ndim", 0)
-        for place, value in enumerate(args[1:], 1) if rank > 2 else ():
-            if type(value) is not int or not 0 <= value < rank or abs(value - rank) == value:
+        for place, value in enumerate(args[1:], 1):
+            if type(value) is not int or not 0 < value < rank or (rank > 2 and abs(value - rank) == value):
                 continue
             own = _call(number, path, args, sample.kwargs)
             from_end = _call(number, path, (*args[:place], value - rank, *args[place + 1 :]), sample.kwargs)
