@@ -167,10 +167,11 @@ def collect(folder: Path, exporter: str, every: int = 1, text: str = "") -> Iter
 
 
 def _worker(exporter: str) -> Worker:
-    return Worker(PRELOAD[exporter], None, _prepare)
+    return Worker(PRELOAD[exporter], None, prepare)
 
 
-def _prepare() -> None:
+def prepare() -> None:
+    """Prepare a worker whose failing cells look for a small example for a second at most; they fail either way."""
     from conformance.diagnose import explain_failure
 
     prepare_process()

@@ -54,7 +54,7 @@ def test_a_mistake_is_found_by_the_cells_that_call_its_operator_and_a_sound_copy
 
 def test_what_was_not_found_says_whether_any_cell_could_have() -> None:
     none = Answer("core.aten_add", "alpha is ignored", "right", "wrong", ["aten.add"], 0, 0, None, 1.0)
-    assert "No cell" in _why(none) and "2 cells" in _why(dataclasses.replace(none, cells=2))
+    assert "No cell" in _why(none) and "None of the 2 cells" in _why(dataclasses.replace(none, cells=2))
     red = {"case": "a", "error": "WrongValue", "fault": "exporter", "operator": None, "unexplained": True}
     found = dataclasses.replace(none, red=red, cells=2, ran=1)
     assert "| 1 of 2 | `a` | WrongValue | exporter | None |" in _found(found) and not found.named

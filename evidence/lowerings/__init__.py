@@ -1,0 +1,5 @@
+"""How many mistakes in an exporter's lowerings the catalogue of operators finds by itself."""
+
+from evidence.lowerings.page import rows, write
+
+__all__ = ["rows", "write"]
