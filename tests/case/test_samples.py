@@ -158,7 +158,7 @@ def test_samples_that_would_show_nothing_are_passed_over() -> None:
 @pytest.mark.parametrize(("operator", "grow", "call"), [
     ("argmin", "arguments", "torch.argmin(x0, dim=0, keepdim=True)"),
     ("cumsum", "dtypes", "torch.cumsum(x0, 1, dtype=torch.float64)"),
-    ("cumsum", "negative", "torch.cumsum(x0, -3)"),
+    ("cumsum", "negative", "torch.cumsum(x0, -2)"),
 ])  # fmt: skip
 def test_calls_that_the_samples_taken_lack_are_added(operator: str, grow: str, call: str) -> None:
     two = {one.said["forward"] for one in tried.told_of(operator, 2, ()) if isinstance(one, OfOperator)}
