@@ -30,7 +30,7 @@ from conformance.front.commands.file_cases import (
     case_of,
     describe_case,
     describe_left_out,
-    precision_left_in,
+    floats_left_in,
     recorded_key,
 )
 from conformance.front.commands.progress_lines import ProgressLines
@@ -280,8 +280,7 @@ def case_with_sizes(checked: CheckedModel, said: dict[str, Any], worker: Worker,
 
     case = case_of(checked.model, said)
     second = said["export"].get("onnx", {}).get("file", checked.file)
-    held = precision_left_in(checked.file.parent / second)
-    checked.floats = held if held in ("fp16", "bf16") else "fp32"
+    checked.floats = floats_left_in(checked.file.parent / second)
     if any(name not in said["dims"] for name in case.says.dims):
         telling = ProgressLines(f"{checked.model.name}: trying sizes")
         found, checked.narrow = ask(worker, working_sizes, case, tuple(said["dims"]), on_wait=telling)

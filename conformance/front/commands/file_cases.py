@@ -198,6 +198,15 @@ def precision_left_in(file: Path) -> str | None:
     return or_else(None, lambda: precision_of(read_graph(file)))
 
 
+def floats_left_in(file: Path) -> str:
+    """Return the precision of most of a file's floats; fp32 also where it cannot be read."""
+    from conformance.models.precision.by_others import floats_of
+    from conformance.process.errors import or_else
+    from conformance.runtimes.onnxgraph.mapped import read_graph
+
+    return or_else("fp32", lambda: floats_of(read_graph(file)))
+
+
 def recorded_key(given: argparse.Namespace, file: Path, say: Say) -> dict[str, object]:
     """Return the key ``recorded`` of a case, if there is recorded data: what is named, or what lies beside the model
     and fits it.

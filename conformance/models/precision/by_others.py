@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,6 +50,19 @@ def precision_of(model: ModelProto) -> str | None:
         if found:
             return precision
     return None
+
+
+def floats_of(model: ModelProto) -> str:
+    """Return the precision of most of a model's floats, of its weights or, where it has none, of its inputs: fp16 or
+    bf16, and fp32 for all others. A model that rounds to float16 on its way is none of float16."""
+    sizes: Counter[int] = Counter()
+    for graph in graphs(model.graph):
+        for tensor in graph.initializer:
+            sizes[tensor.data_type] += math.prod(tensor.dims)
+    for value in model.graph.input if sizes.keys().isdisjoint(_UNCONVERTED) else ():
+        sizes[value.type.tensor_type.elem_type] += 1
+    most = max(_UNCONVERTED, key=lambda kind: (sizes[kind], kind == _FLOAT))
+    return {_FLOAT16: "fp16", _BFLOAT16: "bf16"}.get(most, "fp32")
 
 
 def _cast_weights(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> set[int]:
