@@ -56,7 +56,10 @@ def run(bench, body: str, seconds: float = 1e-3):
         return bench.run_cell(cell)
 
 
-@pytest.mark.parametrize("at_most", ["50 x pytorch", "50 x onnx-reference", "50 x onnxruntime fp16", "10 s"])
+@pytest.mark.parametrize("at_most", [
+    "50 x pytorch", "10 s",
+    *(pytest.param(one, marks=pytest.mark.thorough) for one in ("50 x onnx-reference", "50 x onnxruntime fp16")),
+])  # fmt: skip
 def test_a_budget_with_room_holds_and_the_record_has_the_distribution(bench, at_most):
     record = run(bench, say(budget(f"at: {{batch: 4}}, at_most: {at_most}"), "precisions: {fp16: {}}"))
     assert verdict(record) == PASSED, record.reason
