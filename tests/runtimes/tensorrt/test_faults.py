@@ -46,6 +46,7 @@ def test_no_memory_for_an_output_whose_shape_depends_on_values_is_told(double, v
         assert session.run({"x": np.ones(5, np.float32)})[0].shape == (1, 5)
 
 
+@pytest.mark.thorough
 def test_an_engine_that_ends_or_hangs_its_process_is_the_verdict_of_its_cell_alone(tmp_path):
     """What comes after it gets a new process, and no smaller example is made up."""
     write_case(tmp_path / "cases", LINEAR, PYTHON)
