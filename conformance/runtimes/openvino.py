@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,33 +83,15 @@ def _typed(port: Any, array: Array) -> Array:
     return array.view(others.bfloat16)
 
 
-_kept: list[object] = []
-"""The models of a process that was forked from one in which OpenVINO had run: OpenVINO may give them threads of that
-one again, which are not here, and wait for these for ever when a model ends (2026.4)."""
-_forked = False
-
-
-def _note_fork() -> None:
-    global _forked
-    _forked = "openvino" in sys.modules
-
-
-os.register_at_fork(after_in_child=_note_fork)
-
-
 def _compiled(model: Path, settings: Mapping[str, object]) -> Any:
     import onnx
 
     core = imported().Core()
     if not old(read_graph(model)):
-        compiled = core.compile_model(str(model), DEVICE, settings)
-    else:
-        loaded = onnx.load(model)
-        write_out(loaded)
-        compiled = core.compile_model(core.read_model(loaded.SerializeToString()), DEVICE, settings)
-    if _forked:
-        _kept.append(compiled)
-    return compiled
+        return core.compile_model(str(model), DEVICE, settings)
+    loaded = onnx.load(model)
+    write_out(loaded)
+    return core.compile_model(core.read_model(loaded.SerializeToString()), DEVICE, settings)
 
 
 @contextlib.contextmanager
