@@ -1,5 +1,6 @@
 """Plants deaths in a worker and checks that each one is told, and that the next call works."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -51,6 +52,42 @@ def test_a_fork_that_is_asked_and_stopped_is_lost_at_its_time_limit_and_the_next
     with pytest.raises(aside.Lost, match=r"timeout after 0\.25 s"):
         aside.ask(fatal.stop, 0.25)
     assert aside.ask(os.getpid, PLENTY) != os.getpid()
+
+
+class Own:
+    """An object that is part of a cycle, and notes the process in which it ends."""
+
+    held: ClassVar[list["Own"]] = []
+    ended: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.cycle = self
+
+    def __del__(self) -> None:
+        self.ended.append(os.getpid())
+
+
+def let_go() -> None:
+    if Own.held:
+        Own.held.clear()
+        assert [[] for _ in range(10 * gc.get_threshold()[0])]  # as many as start a collection
+
+
+os.register_at_fork(after_in_child=let_go)
+
+
+def ended_here() -> list[int]:
+    gc.collect()
+    return Own.ended
+
+
+def test_a_question_ends_no_object_of_the_process_that_asks():
+    """It may wait for a thread that a fork does not have, as a model of OpenVINO does."""
+    Own.held.append(Own())
+    assert gc.isenabled() and aside.ask(ended_here, PLENTY) == []
+    assert gc.isenabled()
+    Own.held.clear()
+    assert ended_here() == [os.getpid()]
 
 
 def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker):

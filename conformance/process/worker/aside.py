@@ -39,9 +39,7 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
     """
     reading, writing = os.pipe()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # later Pythons warn of any fork beside threads
-            child = os.fork()
+        child = _fork()
     except OSError as error:
         os.close(reading)
         os.close(writing)
@@ -65,11 +63,27 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
     return result
 
 
+def _fork() -> int:
+    """Fork with Python's collector off until the child leaves out all objects from before: the end of one may wait
+    for threads that are not there, and what Python itself does behind a fork is enough for a collection."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # later Pythons warn of any fork beside threads
+            child = os.fork()
+        if not child:
+            gc.freeze()
+        return child
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _answer(question: Callable[[], object], reading: int, writing: int) -> None:
     """Answer in the child; this never returns."""
     try:
         faulthandler.disable()
-        gc.freeze()  # the end of an object from before may wait for threads that are not here
         os.setsid()
         signalled_with_parent(signal.SIGKILL)
         os.close(reading)
