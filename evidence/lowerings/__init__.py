@@ -1,4 +1,4 @@
-"""How many mistakes in an exporter's lowerings the catalogue of operators finds by itself."""
+"""Count the mistakes in lowerings that the catalogue of operators finds by itself."""
 
 from evidence.lowerings.page import rows, write
 

@@ -1,4 +1,4 @@
-"""What is printed, and ``docs/evidence/lowerings.md``."""
+"""Print the rows of the lowerings, and write ``docs/evidence/lowerings.md``."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ KEPT = ROOT / ".conformance" / "lowerings"
 CATALOGUE = Path(__file__).with_name("catalogue") / "operators.yaml"
 OPS = "onnxscript/function_libs/torch_lib/ops"
 COUNT, SEED = 60, 64
-"""How many mistakes are drawn of those that are written down, and by what: those that are no mistakes are replaced by
+"""The number of mistakes that are drawn of those that are written down, and the seed: those that are no mistakes are replaced by
 the next of that order."""
 EXPLAINED = 20
 """Of the first so many the finding is explained as well, which takes as long as all else."""
@@ -79,7 +79,7 @@ class Plant:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the catalogue says of a mistake."""
+    """The catalogue's answer about a mistake."""
 
     plant: str
     about: str

@@ -1,4 +1,4 @@
-"""What of a sample may vary: sizes and values that PyTorch takes beside its own."""
+"""Vary a sample: give it other sizes and values that PyTorch takes."""
 
 from __future__ import annotations
 

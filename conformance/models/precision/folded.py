@@ -95,7 +95,7 @@ class _Read:
     steps: tuple[tuple[NodeProto, int], ...]
     """The operators from the constant on, each with the place at which it reads what is behind."""
     behind: Array
-    """What the product is multiplied by, beside the weight; 1 for nothing."""
+    """A factor of the product, beside the weight; 1 for nothing."""
     constants: Mapping[str, Array]
 
     def made(self, array: Array, *, scaled: bool = True) -> Array:

@@ -32,7 +32,7 @@ CONVERTER = "CONFORMANCE_ONNX2TF"
 _SECONDS = 120
 """Time for a conversion."""
 _LACKS = ("not supported", "unsupported", "notimplementederror", "unresolved custom op")
-"""How onnx2tf and LiteRT say that they have no form of an operator."""
+"""Words by which onnx2tf and LiteRT say that they have no form of an operator."""
 
 
 class NotComputed(RuntimeError):
