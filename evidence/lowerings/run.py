@@ -46,8 +46,8 @@ KEPT = ROOT / ".conformance" / "lowerings"
 CATALOGUE = Path(__file__).with_name("catalogue") / "operators.yaml"
 OPS = "onnxscript/function_libs/torch_lib/ops"
 COUNT, SEED = 60, 64
-"""The number of mistakes that are drawn of those that are written down, and the seed: those that are no mistakes are replaced by
-the next of that order."""
+"""The number of mistakes that are drawn of those that are written down, and the seed; one that is no mistake is
+replaced by the next of that order."""
 EXPLAINED = 20
 """Of the first so many the finding is explained as well, which takes as long as all else."""
 FIELDS = ("id", "case", "check", "stage", "error", "fault", "operator", "unexplained")

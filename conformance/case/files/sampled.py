@@ -24,7 +24,7 @@ class FromSamples(Says):
     ``inputs`` and ``dims`` are the sample's, ``operator`` and ``sample`` are varied values of it."""
 
     from_: Literal["torch.op_db"] = Field("torch.op_db", alias="from")
-    """Where the samples come from: ``torch.op_db``, PyTorch's table of its operators, in float32 unless ``dtypes``
+    """The source of the samples: ``torch.op_db``, PyTorch's table of its operators, in float32 unless ``dtypes``
     grow."""
     only: Listed[str] = ["*"]
     """Patterns of operators' names, as in ``nn.functional.*``; a variant stands behind a point."""
@@ -33,7 +33,7 @@ class FromSamples(Says):
     each: int = Field(EACH, ge=1, le=MOST)
     """How many samples of an operator, spread over those that differ in more than values."""
     grow: Listed[Literal["sizes", "values", "arguments", "dtypes", "negative"]] = []
-    """What is varied beyond the samples: ``sizes`` by dims, ``values`` by all that the dtype has, ``arguments`` by
+    """Variations beyond the samples: ``sizes`` by dims, ``values`` by all that the dtype has, ``arguments`` by
     samples with others, ``dtypes`` by samples of integers and booleans, ``negative`` by a dim counted from the
     end."""
 
