@@ -113,11 +113,24 @@ def test_other_models_are_kept_with_a_file_of_their_weights(tmp_path, options):
     (tmp_path / "kept").mkdir()
     back = onnx.load(data.write(tmp_path / "kept"))
     assert data.sha == sha_of_model(tmp_path / "kept") and (tmp_path / "kept" / WEIGHTS).is_file()
+    if options:  # a file that holds little else is copied as it is
+        assert (tmp_path / "kept" / WEIGHTS).read_bytes() == (tmp_path / options["location"]).read_bytes()
     wanted = load(file)
     for tensor in (*back.graph.initializer, *wanted.graph.initializer):
         tensor.ClearField("data_location")
     assert back.SerializeToString(deterministic=True) == wanted.SerializeToString(deterministic=True)
     assert graph.read(light, data).invalid is None
+
+
+def test_of_a_file_that_others_share_only_the_own_weights_are_kept(tmp_path):
+    file = write(tmp_path, net(), **BESIDE)
+    with (tmp_path / BESIDE["location"]).open("ab") as shared:
+        shared.write(bytes(10_000))
+    _, data = taken(file)
+    (tmp_path / "kept").mkdir()
+    data.write(tmp_path / "kept")
+    assert data.sha == sha_of_model(tmp_path / "kept")
+    assert (tmp_path / "kept" / WEIGHTS).stat().st_size < 10_000
 
 
 @pytest.mark.parametrize("options", [{}, BESIDE])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from conformance.models.kept.contents import content
 from conformance.models.reference.float64_model import reading
 from conformance.process.disk.onnx_models import MODEL, WEIGHTS, sha_of_parts
-from conformance.runtimes.onnxgraph.mapped import MappedModel
+from conformance.runtimes.onnxgraph.mapped import ALIGNED, MappedModel
 from conformance.runtimes.onnxgraph.reads import copy_of, refill
 
 if TYPE_CHECKING:
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 _PAGE = 4096
 """At multiples of which weights begin in a file of their own, so that they can be mapped."""
+_SPARE = 1.25
+"""Times the bytes of its large weights that a file of weights may have, to be copied as it is."""
 _OLD = 4
 """The version of ONNX's format before which every weight has to be an input too."""
 
 
 class TakenFile:
-    """A model with large weights as it is written: a copy of its file, or its graph with a file of these weights."""
+    """A model with large weights as it is written: a copy of its file; or its graph with a file of these weights,
+    which is a copy of the one that they lie in where there is one and it holds hardly anything else."""
 
     def __init__(self, taken: MappedModel) -> None:
         self._taken = taken
@@ -38,10 +41,32 @@ class TakenFile:
                 hashed = content(str(self._taken.file))
                 self._taken.weights.check()
                 return (hashed or b"").hex()
+            return sha_of_parts(self._graph, self.weights_sha or "")
+
+    @cached_property
+    def weights_sha(self) -> str | None:
+        """The SHA-256 of the file of its weights; None where it has none."""
+        if self._taken.is_file:
+            return None
+        with reading(self._taken.file):
+            if self._beside is not None:
+                hashed = content(str(self._beside))
+                self._taken.weights.check()
+                return (hashed or b"").hex()
             weights = hashlib.sha256()
             for part in self._parts():
                 weights.update(part)
-            return sha_of_parts(self._graph, weights.hexdigest())
+            return weights.hexdigest()
+
+    @cached_property
+    def _beside(self) -> Path | None:
+        """The file that is copied as the file of its weights."""
+        weights = self._taken.weights
+        files, size = weights.files, sum(map(weights.size_of, weights))
+        if len(files) != 1 or files[0] == self._taken.file or files[0].stat().st_size > _SPARE * size:
+            return None
+        aligned = all(weights.offset_of(name) % ALIGNED == 0 for name in weights)
+        return files[0] if aligned else None
 
     def message(self) -> bytes | None:
         """The model as one message of protobuf; None where its weights lie in a file of their own."""
@@ -54,9 +79,14 @@ class TakenFile:
             with reading(self._taken.file):
                 self._taken.weights.check()
             return folder / MODEL
-        with (folder / WEIGHTS).open("wb") as stream:
-            for part in self._parts():
-                stream.write(part)
+        if self._beside is not None:
+            with reading(self._taken.file):
+                shutil.copyfile(self._beside, folder / WEIGHTS)
+                self._taken.weights.check()
+        else:
+            with (folder / WEIGHTS).open("wb") as stream:
+                for part in self._parts():
+                    stream.write(part)
         (folder / MODEL).write_bytes(self._graph)
         return folder / MODEL
 
@@ -75,8 +105,9 @@ class TakenFile:
         for tensor in model.graph.initializer:
             if tensor.name in self._taken.weights:
                 size = self._taken.weights.size_of(tensor.name)
+                begin = offset if self._beside is None else self._taken.weights.offset_of(tensor.name)
                 del tensor.external_data[:]
-                for key, value in (("location", WEIGHTS), ("offset", str(offset)), ("length", str(size))):
+                for key, value in (("location", WEIGHTS), ("offset", str(begin)), ("length", str(size))):
                     tensor.external_data.add(key=key, value=value)
                 offset += size + -size % _PAGE
         return bytes(model.SerializeToString(deterministic=True))

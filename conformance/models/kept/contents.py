@@ -30,7 +30,7 @@ def content(file: str) -> bytes | None:
         status = os.stat(file)  # noqa: PTH116
         if not stat.S_ISREG(status.st_mode):
             return None
-        marks = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        marks = _marks(status)
         known = _known.get(file)
         if known is not None and known[0] == marks:
             return known[1]
@@ -48,6 +48,15 @@ def content(file: str) -> bytes | None:
     if settled:
         _known[file] = marks, digest
     return digest
+
+
+def written(file: str, digest: str) -> None:
+    """Take note of the SHA-256, in hexadecimal digits, of a file that this process has just written."""
+    _known[file] = _marks(os.stat(file)), bytes.fromhex(digest)  # noqa: PTH116
+
+
+def _marks(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _hashed(file: str) -> bytes:

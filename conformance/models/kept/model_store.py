@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance.case.files.declaration import Case
 from conformance.models.exporters.graph import Facts
-from conformance.models.kept.contents import content
+from conformance.models.kept.contents import content, written
 from conformance.models.kept.inventory import said, said_of
 from conformance.models.kept.observed_dependencies import Observed
 from conformance.process.disk.locks import exclusive
@@ -104,6 +104,9 @@ class Store:
                     temporary.rename(place)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        if stored is None:
+            file = place / (MODEL if model.weights_sha is None else WEIGHTS)
+            written(str(file), model.weights_sha or model.sha)
         touch(place)
         return stored or Stored(place / MODEL, Facts(**meta["facts"]), meta["seconds"], meta["told"])
 

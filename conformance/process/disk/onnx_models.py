@@ -36,6 +36,11 @@ class Written(Protocol):
         """The SHA-256 of all of it, in hexadecimal digits."""
         ...
 
+    @property
+    def weights_sha(self) -> str | None:
+        """The SHA-256 of the file of its weights; None where it has none."""
+        ...
+
     def message(self) -> bytes | None:
         """The model as one message of protobuf; None where its weights lie in a file of their own."""
         ...
@@ -56,7 +61,12 @@ class Serialized:
     @cached_property
     def sha(self) -> str:
         """The SHA-256 of all of it, in hexadecimal digits."""
-        return sha_of_parts(self.data, None if self.weights is None else sha_of(self.weights))
+        return sha_of_parts(self.data, self.weights_sha)
+
+    @cached_property
+    def weights_sha(self) -> str | None:
+        """The SHA-256 of the file of its weights; None where it has none."""
+        return None if self.weights is None else sha_of(self.weights)
 
     def message(self) -> bytes | None:
         """The model as one message of protobuf; None where its weights lie in a file of their own."""

@@ -38,7 +38,7 @@ LARGE = 2**16
 """Bytes of a weight from which it stays in its file."""
 _MOST = 2**31 - 1
 """The most bytes of a message, which protobuf refuses to read beyond that."""
-_ALIGNED = 16
+ALIGNED = 16
 """The bytes at a multiple of which arrays begin in memory, as all do that onnx makes: elsewhere kernels may add up in
 another order. A weight that begins so in its file is mapped, another one is read."""
 
@@ -101,6 +101,10 @@ class MappedWeights(Mapping[str, Array]):
     def size_of(self, name: str) -> int:
         """Return the bytes of a weight, which is not read for that."""
         return self._places[name].size
+
+    def offset_of(self, name: str) -> int:
+        """Return the place in its file at which a weight begins."""
+        return self._places[name].offset
 
     def bytes_of(self, name: str) -> Array:
         """Return the bytes of a weight, which are not kept."""
@@ -324,7 +328,7 @@ def _values_at(place: _Span) -> Array:
     with open(place.file, "rb", buffering=0) as stream:  # noqa: PTH123
         if _state(os.fstat(stream.fileno())) != place.state:
             raise _changed(place.file)
-        if place.offset % _ALIGNED == 0:
+        if place.offset % ALIGNED == 0:
             return np.asarray(np.memmap(stream, np.uint8, "r", place.offset, (place.size,)))
         values = np.empty(place.size, np.uint8)
         rest = values.data
