@@ -11,6 +11,7 @@ import mmap
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from conformance.case.files import dims
@@ -68,9 +69,16 @@ class NotOnnx(ValueError):
 
 
 def header(file: Path) -> Header:
-    """Read the interface of a model; raise OSError, or NotOnnx for what is no model."""
+    """Read the interface of a model; raise OSError, or NotOnnx for what is no model. A large graph takes a while, and
+    a file that has not changed is not read again: what is returned is shared."""
     if file.exists() and not file.is_file():
         raise NotOnnx("it is no file")
+    state = file.stat()
+    return _header(file, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+
+
+@lru_cache(maxsize=16)
+def _header(file: Path, _: tuple[int, ...]) -> Header:
     with file.open("rb") as stream:
         try:
             data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -188,10 +189,14 @@ def structure(model: ModelProto, *, floats: int = 64) -> str:
     def rename(name: str) -> str:
         return names.setdefault(name, f"v{len(names)}") if name else ""
 
+    @cache
+    def dtype_of(number: int) -> tuple[str, int]:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(number))
+        return str(dtype), floats if dtype.kind not in "biu" else 64
+
     def constant(tensor: TensorProto) -> bytes:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        dtype, most = dtype_of(tensor.data_type)
         head = f"{dtype}{tuple(tensor.dims)}".encode()
-        most = floats if dtype.kind not in "biu" else 64
         return head + (numpy_helper.to_array(tensor).tobytes() if math.prod(tensor.dims) <= most else b"")
 
     def visit(graph: GraphProto) -> None:

@@ -45,6 +45,8 @@ def placed_fields(data: memoryview) -> Iterator[tuple[int, memoryview | int, int
 
 
 def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    if (byte := data[place]) < 0x80:  # as most are
+        return byte, place + 1
     value = shift = 0
     while True:
         byte = data[place]
