@@ -276,7 +276,7 @@ def _compare_output(
     if held[index] >= 0:
         rounding = by_rounding(float(error[index]), largest, wanted, oracle)
         best = worst_at(output.number, index, got, wanted, float(error[index]), float(held[index]), rounding)
-    ordinary = is_ordinary(error[needed], size) or is_even(error[needed], wanted, oracle)
+    ordinary = is_ordinary(error[needed], size) or is_even(np.where(needed, error, 0.0), wanted, oracle)
     doubtful = not moved.ndim and wanted.ndim > 0 and (bool(within.any()) or not ordinary)
     return dataclasses.replace(_weighed(output, got, wanted, ill, best, error, ratios, is_open), doubtful=doubtful)
 

@@ -23,7 +23,8 @@ ROUNDINGS: Mapping[Effort, tuple[int, int]] = {"few": (1, 0), "some": (2, 1), "a
 """How many other roundings are tried, each in both directions, to see how far rounding alone can move the outputs: a
 result that is rounded up already moves by half a unit one way, and by one and a half the other. With eight, what
 rounding moves hardly ever stays where it is in all of them by chance. The second number is how many of them are tried
-by a step a thousand times smaller as well, to see which values jump; where none is, jumps count as moves."""
+by a step a thousand times smaller as well, to see which values jump; where none is, jumps count as moves. Of a graph
+that is continuous none is tried: nothing of it jumps."""
 
 FINER = 10
 """By how many bits that step is smaller."""
@@ -59,6 +60,9 @@ class InFloat64(Protocol):
     half: str | None
     who: str
 
+    @property
+    def continuous(self) -> bool: ...
+
     def oracle(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None: ...
 
 
@@ -91,12 +95,13 @@ class Roundings:
         """Return the moves, by as many other roundings as ``effort`` asks; those seen before are not tried again."""
         count, finer = ROUNDINGS[effort]
         self._see(self._seen, count, 0)
-        self._see(self._finer, finer, FINER)
+        jumps = not self._reference.continuous
+        self._see(self._finer, finer if jumps else 0, FINER)
         decides = effort == "all" and self._seen.may_decide(self._finer)
         if decides:
             self._see(self._inside, INSIDE, 0, given=True)
             self._see(self._around, AROUND, 0, whole=False)
-        if decides or (effort == "all" and self._seen.leaps(self._finer)):
+        if decides or (effort == "all" and jumps and self._seen.leaps(self._finer)):
             self._see(self._merged, 1, 0, given=True, merged=True)
         found: list[Array] = []
         smooths = self._seen.smooth(self._finer)

@@ -159,7 +159,7 @@ class Verifier(Comparer):
             moved = self.conditioning(inputs, wanted, exact, effort)
             if moved is not None and not self.rules:  # a later run is to name them too
                 self.kept.add_moved(draw, moved, effort)
-        if moved is not None and exact is not None and effort == "few":
+        if moved is not None and exact is not None and effort != "all":
             self._usual.learn(exact, moved)
         return moved
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
 COLUMNS = 2**22
-"""Values that are written out at a time, of the windows of a convolution, or of a matrix."""
+"""Values that are written out at a time, of the windows of a convolution."""
+FEW_ROWS, OF_FEW, OF_MANY = 16, 2**17, 2**20
+"""Values of a matrix that are made float64 at a time, for a product with few rows and with more: few rows take as
+long as reading the matrix does, and what is made of a part of it stays in the processor's caches."""
 
 
 def quicker(node: OpRun, compute: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
@@ -89,17 +92,22 @@ def _erf(x: Array) -> Array:
 
 
 def _matrices(_: OpRun, left: Array, right: Array) -> Array | None:
-    """A product of matrices; by one of float32 a product in float64 has a few of its columns at a time."""
+    """A product of matrices; by one of float32 a product in float64 has a part of it at a time."""
     if left.ndim < 2 or right.ndim < 2:
         return None
     if left.dtype != np.float64 or not is_matrix(right) or left.shape[-1] != right.shape[0]:
         # of bfloat16 NumPy makes float32
         return (left @ right).astype(left.dtype, copy=False) if left.dtype == right.dtype else None
-    result = np.empty((*left.shape[:-1], right.shape[1]))
-    columns = max(1, COLUMNS // max(right.shape[0], 1))
-    for first in range(0, right.shape[1], columns):
-        part = slice(first, first + columns)
-        result[..., part] = left @ right[:, part].astype(np.float64)
+    by_rows = right.flags.c_contiguous  # and else by columns, as of one that is transposed
+    values = OF_FEW if left.size <= FEW_ROWS * left.shape[-1] else OF_MANY
+    step = max(1, values // max(right.shape[by_rows], 1))
+    result = np.zeros((*left.shape[:-1], right.shape[1]))
+    for first in range(0, right.shape[not by_rows], step):
+        part = slice(first, first + step)
+        if by_rows:
+            result += left[..., part] @ right[part].astype(np.float64)
+        else:
+            result[..., part] = left @ right[:, part].astype(np.float64)
     return result
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from conformance.compare.excuses import is_even
 from conformance.compare.judges import Right
 from conformance.compare.matched_rows import row_order
 from conformance.compare.tolerance import DEFAULTS, Tolerance, allowed, compare
@@ -224,3 +225,19 @@ def test_a_few_values_that_are_exact_or_move_less_or_an_error_beyond_the_others_
 
 def test_a_value_that_is_further_off_than_float32_is_wrong():
     assert judge(*deep(largest=5.0)).error == "WrongValue"
+
+
+def test_errors_of_channels_of_other_sizes_are_even_and_a_wrong_channel_or_exact_values_are_not():
+    """Whole outputs of both are a mixture, which is no normal distribution; each channel is held to its own."""
+    rng = np.random.default_rng(0)
+    exact = rng.standard_normal((1, 3, 40, 50))
+    sizes = np.array([1.0, 0.2, 0.05]).reshape(3, 1, 1) * 1e-6
+    wanted = exact + rng.standard_normal(exact.shape) * sizes
+    error = np.abs(rng.standard_normal(exact.shape) * sizes)
+    assert is_even(error, wanted, exact)
+    assert not is_even(error[0], wanted[0].reshape(3, -1), exact[0].reshape(3, -1))  # of which no channels are known
+    wrong = error.copy()
+    wrong[0, 2, 7, 7] = 1e-6  # small for the first channel
+    assert not is_even(wrong, wanted, exact)
+    some_exact = np.where(rng.random(exact.shape) < 0.05, exact, wanted)
+    assert not is_even(error, some_exact, exact)

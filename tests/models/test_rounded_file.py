@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conformance.case.draw.draw import Draw
 from conformance.case.plan.catalogue import plan
+from conformance.judge.conditioning import Roundings
 from conformance.models.otherwise import rounded_file
 from conformance.models.otherwise.rounded_file import RoundedSession
 from conformance.models.otherwise.rounding import Rounding, Sums, Units
@@ -178,7 +179,7 @@ def test_weights_are_widened_wherever_they_are_read(monkeypatch, most):
 ], ids=["MatMul", "of weights alone", "Gemm", "transposed", "with a factor"])  # fmt: skip
 def test_a_product_is_of_float64_however_many_columns_are_made_so_at_a_time(monkeypatch, columns, node):
     monkeypatch.setattr("conformance.models.otherwise.rounded_file.MOVED_WEIGHTS", 10)
-    monkeypatch.setattr("conformance.runtimes.evaluator_kernels.COLUMNS", 20 * columns)
+    monkeypatch.setattr("conformance.runtimes.evaluator_kernels.OF_FEW", 20 * columns)
     rng = np.random.default_rng(0)
     shapes = {"v": (3, 20), "w": (20, 9), "t": (9, 20), "b": (9,)}
     weights = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items() if name in node.input}
@@ -198,6 +199,47 @@ def test_a_product_is_of_float64_however_many_columns_are_made_so_at_a_time(monk
     assert got.dtype == np.float64 and np.allclose(got, wanted, rtol=1e-13, atol=1e-14)
     (moved,) = session.run({"x": given}, Rounding(24, 0))
     assert 1e-9 < np.abs(moved - got).max() < 1e-5
+
+
+def test_small_weights_that_are_moved_together_are_off_by_a_unit_each_and_whole_numbers_stay():
+    rng = np.random.default_rng(0)
+    off = {"one": rng.standard_normal(()), "few": rng.standard_normal((3, 4)), "many": rng.standard_normal((40, 50))}
+    stay = {"count": np.array([7]), "none": np.zeros((0, 2)), "places": np.array([1.0, 2.0])}
+    weights = {**off, **stay}
+    moved, back = (Units(Rounding(24, 3, mirrored=mirrored)).nudged(weights) for mirrored in (False, True))
+    assert list(moved) == list(weights)
+    for name, value in weights.items():
+        assert moved[name].shape == value.shape and moved[name].dtype == value.dtype
+        unit = 2.0 ** (np.floor(np.log2(np.abs(value))) - 23) if name in off else np.zeros(value.shape)
+        np.testing.assert_allclose(np.abs(moved[name] - value), unit, rtol=1e-6)
+        np.testing.assert_allclose(moved[name] - value, value - back[name], rtol=1e-6)
+
+
+JUMPING = [
+    "y = Round (t)", "y, i = MaxPool <kernel_shape = [2], strides = [1]> (t)", "y = own.Tanh (t)", "y = Div (t, x)",
+    "i = ArgMax (t) y = Cast <to = 1> (i)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "jumps"), [(one, True) for one in JUMPING] + [("y = Softmax (t)", False)], ids=str)
+def test_steps_a_thousand_times_smaller_are_tried_where_something_may_jump(node, jumps):
+    text = "g (float[n, 2, 3] x) => (float[n, m, k] y) { t = Tanh (x) " + node + " }"
+    graph = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "own": 1]> {text}').graph
+    assert rounded_file.is_continuous(graph) is not jumps
+    tried: list[Rounding] = []
+
+    class Moved:
+        half, who, continuous = None, "nobody", not jumps
+
+        def oracle(self, inputs, rounding):
+            tried.append(rounding)
+            return [np.tanh(inputs["x"].astype(float))]
+
+    x = np.linspace(0, 1, 6, dtype=np.float32)
+    moves = Roundings(Moved(), {"x": x}, [np.tanh(x.astype(float))])
+    assert all(np.isfinite(moves.moves(effort)[0]).all() for effort in ("some", "all"))
+    assert {rounding.finer for rounding in tried} == ({0, 10} if jumps else {0})
+    assert not any(rounding.merged for rounding in tried)
 
 
 def test_what_terms_add_up_to_is_measured_once_for_all_roundings(monkeypatch):

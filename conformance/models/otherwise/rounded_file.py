@@ -34,7 +34,7 @@ from conformance.runtimes.onnxreference import (
 )
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
@@ -49,12 +49,34 @@ _OF_STEPS = ("Det", "GRU", "GridSample", "InstanceNormalization", "LRN", "LSTM",
 """Operators of several steps that ONNX has no function of: what they compute of is off by a unit instead."""
 _TAKES = ("Gather", "GatherElements", "GatherND", "Slice")
 """Operators that take some of their values, such as a few rows of all embeddings: these alone are widened."""
+_CONTINUOUS = frozenset((
+    "Abs", "Add", "AveragePool", "Celu", "Clip", "Concat", "Constant", "ConstantOfShape", "Conv", "ConvTranspose",
+    "Cos", "CumSum", "DepthToSpace", "Einsum", "Elu", "Erf", "Exp", "Expand", "Flatten", "Gather", "GatherElements",
+    "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid",
+    "HardSwish", "Identity", "InstanceNormalization", "LayerNormalization", "LeakyRelu", "LogSoftmax", "MatMul",
+    "Max", "MaxPool", "Mean", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad", "RMSNormalization", "ReduceLogSumExp",
+    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Selu", "Shape",
+    "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub",
+    "Sum", "Swish", "Tanh", "Tile", "Transpose", "Unsqueeze",
+))  # fmt: skip
+"""Operators whose results move little where their inputs do. A place of the largest value is none of these."""
 OF_TRANSFORMS = 2.0
 """How far a value of a transform may be off, in units of the sum of the sizes of its terms: factors that are rounded
 angles are off by units of their own (for fast transforms see N. Higham, section 24.1)."""
 OF_PLACES = 2.0
 """The error of the place at which ``Resize`` takes a value, in units of the size of its axis: it is the result
 of a division and two sums."""
+
+
+def is_continuous(graph: GraphProto) -> bool:
+    """Return whether no output jumps where all values of the graph move by units in their last place: each node is
+    one of ``_CONTINUOUS``, and gives no places. Of any other graph nothing is known."""
+    return all(
+        node.op_type in _CONTINUOUS
+        and node.domain in ("", "ai.onnx")
+        and (node.op_type != "MaxPool" or not any(node.output[1:]))
+        for node in graph.node
+    )
 
 
 class RoundedSession(ReferenceSession):

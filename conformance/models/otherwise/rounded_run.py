@@ -91,6 +91,10 @@ class Rounded(OperatorCalls):
         self._sums, self._count = rounding.sums, 0
 
     def call(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
+        with np.errstate(all="ignore"):
+            return self._called(func, args, kwargs)
+
+    def _called(self, func: Operator, args: Arguments, kwargs: Keywords) -> object:
         args = self._constants(func, args)
         name = str(func).rpartition(".")[0]
         if MATRICES.match(name):

@@ -177,7 +177,7 @@ class Sums:
         """
         sample = result.reshape(-1)[:: result.size // SAMPLE + 1]
         known = self._kept.get(call)
-        if known is not None and np.allclose(sample, known[0], rtol=NEAR, atol=0.0, equal_nan=True):
+        if known is not None and _near(sample, known[0]):
             kept: tuple[_Found, ...] = known[1]
             return kept
         found = measure()
@@ -185,6 +185,13 @@ class Sums:
         if known is None and self._bytes + size <= MOST_SUMS:
             self._kept[call], self._bytes = (sample.copy(), found), self._bytes + size
         return found
+
+
+def _near(sample: Array, known: Array) -> bool:
+    """Return whether values are within ``NEAR`` of those that are known. Few are NaN or infinite, and what asks about
+    these takes ten times as long, for each node of a graph."""
+    quick = bool((np.abs(sample - known) <= NEAR * np.abs(known)).all())
+    return quick or np.allclose(sample, known, rtol=NEAR, atol=0.0, equal_nan=True)
 
 
 MOST_SUMS = 2**28
@@ -238,11 +245,18 @@ def bits_of(dtypes: list[str], half: str | None = None) -> int | None:
     return 11 if floats == {"float16"} else 24
 
 
-FRACTION, BIAS = np.array(52), 1023
-"""Bits of the fraction of a number in float64, and what its exponent is stored with in addition. As below, a number
-is an array where an array of a few values is computed with it: NumPy takes four times as long for Python's, and a
-graph has thousands of nodes."""
-_EXPONENT = np.array(0x7FF)
+FRACTION, BIAS = 52, 1023
+"""Bits of the fraction of a number in float64, and what its exponent is stored with in addition."""
+
+
+def _in_place(exponent: int) -> Array:
+    """Return the bits of a number in float64 with this exponent, which is stored in front of its fraction. It is an
+    array, as every number that an array of a few values is computed with: NumPy takes four times as long for
+    Python's, and a graph has thousands of nodes."""
+    return np.array(exponent << FRACTION)
+
+
+_EXPONENT = _in_place(0x7FF)
 
 
 @cache
@@ -262,8 +276,13 @@ def is_plain(value: object) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
+FEW = 2**10
+"""Values of an array that is moved together with others."""
+
+
 class Units:
-    """Moves float64 arrays by units in their last place, with other random signs at each call."""
+    """Moves float64 arrays by units in their last place, with other random signs at each call. Numbers that leave the
+    format, NaN and infinities are nothing to warn of: where it is used, NumPy is told to be silent."""
 
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
@@ -271,8 +290,8 @@ class Units:
         self._bits, self._ties, self._finer = rounding.bits + rounding.finer, rounding.ties, rounding.finer
         self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
         lowest, smallest = UNDERFLOW[rounding.bits]
-        self._lowest, self._smallest = np.array(lowest + BIAS - 1), np.array(smallest - rounding.finer + BIAS)
-        self._below = np.array(self._bits - 1)
+        self._lowest, self._smallest = _in_place(lowest + BIAS - 1), _in_place(smallest - rounding.finer + BIAS)
+        self._below = _in_place(self._bits - 1)
         self.largest = LARGEST[rounding.bits]
         self._most = np.array(self.largest)
         self._pool, self._at = np.zeros(0), 0
@@ -285,22 +304,24 @@ class Units:
         return in_parts(self._rounded, value)
 
     def _rounded(self, value: Array) -> Array:
-        shape, value = value.shape, np.atleast_1d(value)
-        with np.errstate(all="ignore"):
-            unit = self._unit(value)
-            nearest = np.rint(value / unit)
-            nearest *= unit
-            stays = ~np.isfinite(value) if self._ties else nearest == value
-            if self._grid is None:
-                unit *= self._drawn(value)
-                nearest += unit
-            else:
-                nearest = (np.round(value / (unit * 2.0**MERGED) + self._grid) - self._grid) * (unit * 2.0**MERGED)
-            np.copyto(nearest, value, where=stays)
-            beyond = np.abs(nearest) > self._most
-            if np.count_nonzero(beyond):
-                np.copyto(nearest, np.copysign(np.inf, nearest), where=beyond)
-            return nearest.reshape(shape)
+        if not value.ndim:
+            return self._rounded(value.reshape(1)).reshape(())
+        unit = self._unit(value)
+        nearest = value / unit
+        np.rint(nearest, out=nearest)
+        nearest *= unit
+        stays = ~np.isfinite(value) if self._ties else nearest == value
+        if self._grid is None:
+            unit *= self._drawn(value)
+            nearest += unit
+        else:
+            unit *= 2.0**MERGED
+            nearest = (np.round(value / unit + self._grid) - self._grid) * unit
+        np.copyto(nearest, value, where=stays)
+        beyond = np.abs(nearest) > self._most
+        if np.count_nonzero(beyond):
+            np.copyto(nearest, np.copysign(np.inf, nearest), where=beyond)
+        return nearest
 
     def summed(self, value: Array, size: Array, *one_by_one: Array) -> Array:
         """Return sums off by units of ``size``, what their terms add up to without their signs, or by how far off
@@ -310,28 +331,38 @@ class Units:
         return in_parts(self._summed, value, size, *one_by_one)
 
     def _summed(self, value: Array, size: Array, *one_by_one: Array) -> Array:
-        with np.errstate(all="ignore"):
-            error = size.astype(np.float64) * 2.0**-self._bits
-            for least in one_by_one:
-                error = np.maximum(error, least * 2.0**-self._finer)
-            error = error * self._drawn(value)
-            return np.where(np.isfinite(value) & np.isfinite(error), value + error, value)
+        error = size.astype(np.float64)
+        error *= 2.0**-self._bits
+        for least in one_by_one:
+            error = np.maximum(error, least * 2.0**-self._finer)
+        error *= self._drawn(value)
+        error += value
+        return np.where(np.isfinite(error), error, value)
 
     def nudged(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         """Return weights off by one unit, but those of large models. Whole numbers, such as positions, stay."""
         floats = {name: value for name, value in weights.items() if is_plain(value)}
         if sum(value.size for value in floats.values()) > MOVED_WEIGHTS:
             return dict(weights)
-        return {**weights, **{name: self.moved(value) for name, value in floats.items()}}
+        small = [name for name, value in floats.items() if value.size <= FEW]
+        with np.errstate(all="ignore"):
+            found = {name: self.moved(value) for name, value in floats.items() if value.size > FEW}
+            together = self.moved(np.concatenate([np.zeros(0), *(floats[name].ravel() for name in small)]))
+        end = 0
+        for name in small:
+            begin, end = end, end + floats[name].size
+            found[name] = together[begin:end].reshape(floats[name].shape)
+        return {**weights, **found}
 
     def moved(self, value: Array) -> Array:
         """Return values off by one unit. Whole numbers stay."""
         return in_parts(self._moved, value)
 
     def _moved(self, value: Array) -> Array:
-        with np.errstate(all="ignore"):
-            moves = np.isfinite(value) & (np.round(value) != value)
-            return np.where(moves, value + self._drawn(value) * self._unit(value), value)
+        if not value.ndim:
+            return self._moved(value.reshape(1)).reshape(())
+        moves = np.isfinite(value) & (np.round(value) != value)
+        return np.where(moves, value + self._drawn(value) * self._unit(value), value)
 
     def perturbed(self, value: Array) -> Array:
         """Return matrices off by one unit of their largest element."""
@@ -342,13 +373,11 @@ class Units:
     def _unit(self, value: Array) -> Array:
         # The exponents are taken out of the numbers' bits, and the units made of them, since frexp and ldexp take
         # longer than all the rest. In float64, 2 ** n is n + 1023 in front of 52 zeros.
-        exponents: Array = np.atleast_1d(value).view(np.int64) >> FRACTION
-        exponents &= _EXPONENT
+        exponents: Array = value.view(np.int64) & _EXPONENT
         small = exponents <= self._lowest
         exponents -= self._below
         np.copyto(exponents, self._smallest, where=small)
-        exponents <<= FRACTION
-        return exponents.view(np.float64).reshape(value.shape)
+        return exponents.view(np.float64)
 
     def _drawn(self, value: Array) -> Array:
         begin = self._at

@@ -21,7 +21,7 @@ from conformance.case.files.declaration import Case
 from conformance.case.files.python import Folder, describe
 from conformance.models.exporters.graph import refusal
 from conformance.models.kept.contents import content
-from conformance.models.otherwise.rounded_file import RoundedSession
+from conformance.models.otherwise.rounded_file import RoundedSession, is_continuous
 from conformance.models.otherwise.rounding import Rounding
 from conformance.models.otherwise.signed_zeros import keep_signs
 from conformance.models.otherwise.undefined import Undefining
@@ -158,6 +158,10 @@ class FileReference(Reference):
     def _session_in_float64(self) -> RoundedSession:
         found = self._mapped
         return RoundedSession(in_float64(write_out_operators(found.model, COMPOSITE)), found.weights)
+
+    @cached_property
+    def continuous(self) -> bool:
+        return is_continuous(self._mapped.model.graph)
 
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         if self.oracle_missing is not None:

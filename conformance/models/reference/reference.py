@@ -75,6 +75,11 @@ class Reference(ABC):
         """Return whether another call with the same inputs may give other outputs."""
         return True
 
+    @property
+    def continuous(self) -> bool:
+        """Return whether no output jumps by rounding, whatever the inputs; False where nobody knows."""
+        return False
+
     @abstractmethod
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
         """Return the outputs in float64, copied, or None where there is no float64 form.
