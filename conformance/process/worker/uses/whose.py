@@ -62,7 +62,8 @@ EVERYWHERE = frozenset({
 })  # fmt: skip
 """Packages that cells use whatever their cases say."""
 
-_kinds: dict[str, int] = {}
+KINDS: dict[str, int] = {}
+"""Whose code the files are that were asked about."""
 _sites: tuple[str, ...] = ()
 _python: tuple[str, ...] = ()
 
@@ -79,9 +80,9 @@ def learn_places() -> None:
 
 def kind_of(file: str) -> int:
     """Return whose code a file is: ``PYTHON``, ``INSTALLED``, ``OWN`` or ``USER``."""
-    kind = _kinds.get(file)
+    kind = KINDS.get(file)
     if kind is None:
-        kind = _kinds[file] = _kind(file)
+        kind = KINDS[file] = _kind(file)
     return kind
 
 
