@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conformance.case.draw.draw import Draw, Maker, regimes_of, seed_of
 from conformance.case.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
-from conformance.case.draw.value_regimes import make
+from conformance.case.draw.value_regimes import _pick, make
 from conformance.case.files.inputs import Input
 from conformance.process.errors import Stopped
 from conformance.results.records.words import REGIMES, SPECIALS
@@ -237,3 +237,10 @@ def test_inputs_that_do_not_fit_the_memory_are_refused_before_they_are_made(tmp_
         match=r"the inputs take 1.49e\+04 GiB .*; the largest is x, float32\[2000000, 2000000\]: declare .*:1",
     ):
         make_inputs(Draw({"n": 2_000_000}, "plain", 0))
+
+
+@pytest.mark.parametrize("shape", [(), (5, 3), (2**15 + 3,), (0,)], ids=str)
+def test_options_are_picked_as_numpy_does_however_many(shape):
+    options, rng, other = np.array([-1.0, 1.0, 4.0]), np.random.default_rng(3), np.random.default_rng(3)
+    np.testing.assert_array_equal(_pick(options, shape, rng), other.choice(options, size=shape))
+    assert rng.integers(1 << 60) == other.integers(1 << 60)  # what is drawn next stays as it was
