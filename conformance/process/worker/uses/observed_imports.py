@@ -13,6 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from conformance.process.errors import or_else
 from conformance.process.worker.uses.callers import user_at
 from conformance.process.worker.uses.notes import NOTES, Import, noting, unnoted
 from conformance.process.worker.uses.unaudited_calls import READERS, watch_reader
@@ -110,10 +111,7 @@ def _path(name: str) -> tuple[str, ...]:
 
 
 def _has(module: ModuleType | None, name: str) -> bool:
-    try:
-        return hasattr(module, name)
-    except Exception:  # a lazy module raises what its own import raises
-        return False
+    return or_else(False, lambda: hasattr(module, name))  # a lazy module raises what its own import raises
 
 
 def _places(name: str, file: str | None) -> tuple[str, ...]:
