@@ -170,7 +170,7 @@ class _Steps:
             if plan.along in shape and name not in plan.feed and at_step(name, 1) in inputs:
                 steps = [inputs[at_step(name, step)] for step in range(plan.count + 1)]
                 array = np.concatenate(steps, axis=shape.index(plan.along))
-            elif plan.next.get(name) in ("ones", "repeat"):
+            elif plan.next.get(name) in ("filled", "ones", "repeat"):
                 array = last
             if array.shape != declared.type.at(sizes):
                 raise ValueError(f"what {name} is step by step cannot be put together")

@@ -173,8 +173,13 @@ class SteppedMaker(Maker):
     def __call__(self, draw: Draw) -> Inputs:
         """Return the inputs by name. Raises Stopped, WrongPast, where an output is no such input as it is fed to."""
         stepper, plan, inputs = self._stepper, self._stepper.plan, self._stepper.case.says.inputs
-        current = super().__call__(draw)
-        made, sizes = dict(current), dict(draw.dims)
+        current, sizes = {**super().__call__(draw)}, dict(draw.dims)
+        if plan.written is not None:
+            if inputs[plan.written].is_drafted:  # else there may be no room behind for all steps
+                current[plan.written] = np.zeros_like(current[plan.written])
+            end = current[plan.written] + sizes.get(plan.along or "", 1)
+            current |= {name: end.astype(current[name].dtype) for name, way in plan.next.items() if way == "filled"}
+        made = dict(current)
         axes = ((name, stepper.batch_axis(name)) for name in plan.feed)
         batch = next((current[name].shape[axis] for name, axis in axes if axis is not None), 0)
         rng = np.random.default_rng(draw.seed)
@@ -195,7 +200,7 @@ class SteppedMaker(Maker):
             drawn = super().__call__(dataclasses.replace(draw, dims=sizes, seed=draw.seed + step)) if anew else {}
             for name, way in plan.next.items():
                 kind, before = inputs[name].type, stepper.ordered(name, current[name], rows)
-                by = 1 if plan.along in kind.names else given  # else it counts all that was given
+                by = 1 if way == "filled" or plan.along in kind.names else given  # all that was given
                 after = drawn[name] if way == "drawn" else _going_on(before, kind.at(sizes), way, by)
                 made |= {} if way == "same" else {at_step(name, step): after}
             current = stepper.following(current, outputs, made, step, None)
@@ -225,7 +230,7 @@ def _going_on(before: Array, shape: Sequence[int], way: str, by: int) -> Array:
                         for size, have in zip(shape, before.shape, strict=True))]  # fmt: skip
     more = [(0, size - have) for size, have in zip(shape, last.shape, strict=True)]
     padded: Array = np.pad(last, more, constant_values=1) if way == "ones" else np.pad(last, more, mode="edge")
-    return padded + np.asarray(by, padded.dtype) if way == "count" else padded
+    return padded + np.asarray(by, padded.dtype) if way in ("count", "filled") else padded
 
 
 def _of_inner(name: str) -> Any:

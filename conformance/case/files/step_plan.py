@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from conformance.case.files.stepwise import Going
 from conformance.process.errors import did_you_mean, shown
@@ -39,6 +39,8 @@ class StepPlan:
     """The way on, from step to step, of each input that is neither fed nor the token."""
     along: str | None
     """The dim that is 1 in a step; None where it always is."""
+    written: str | None = None
+    """The input that says where a step writes in a cache of a fixed size; what is ``filled`` ends behind that."""
 
 
 def step_plan(says: Declaration) -> tuple[StepPlan, Mistakes]:
@@ -75,7 +77,9 @@ def step_plan(says: Declaration) -> tuple[StepPlan, Mistakes]:
         return StepPlan(steps.count, feed, None, {}, None), wrong
     along = _along(says, feed, token, wrong)
     after = _ways_on(says, feed, token, along, wrong)
-    return StepPlan(steps.count, feed, token, after, along), wrong
+    rows = {says.inputs[name].type.shape for name, way in after.items() if way == "filled"}
+    counted = [name for name, way in after.items() if way == "count" and says.inputs[name].type.shape in rows]
+    return StepPlan(steps.count, feed, token, after, along, next(iter(counted), None)), wrong
 
 
 def _fed_by_name(inputs: Iterable[str], outputs: Iterable[str]) -> dict[str, str]:
@@ -148,8 +152,10 @@ def _ways_on(
         kind, given = says.inputs[name].type, says.steps.next.get(name)
         if given is not None:
             found[name] = given
-        elif "pos" in name and not kind.is_float:
+        elif re.search("pos|^write_ind", name) and not kind.is_float:
             found[name] = "count"
+        elif "nonpad" in name and not kind.is_float:
+            found[name] = "filled"
         elif not kind.names & changing:
             found[name] = "same"
         elif "mask" in name:
@@ -157,6 +163,7 @@ def _ways_on(
         elif token is None:
             found[name] = "drawn"
         else:
-            text = f"how does {name} go on? Say it, as in next: {{{name}: count}}: same, count, ones, repeat, drawn"
+            ways = ", ".join(get_args(Going))
+            text = f"how does {name} go on? Say it, as in next: {{{name}: count}}: {ways}"
             wrong.append((("steps",), text))
     return found

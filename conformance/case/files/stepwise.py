@@ -8,7 +8,7 @@ from pydantic import Field
 
 from conformance.case.files.field_types import Says, TensorName
 
-Going: TypeAlias = Literal["same", "count", "ones", "repeat", "drawn"]
+Going: TypeAlias = Literal["same", "count", "filled", "ones", "repeat", "drawn"]
 
 
 class Steps(Says):
@@ -23,9 +23,9 @@ class Steps(Says):
     """The input that takes the token which the output makes the likeliest, in PyTorch: ``{tokens: logits}``. An
     output ``logits`` needs no saying; ``{}`` is for none, and values are drawn for each step."""
     next: dict[TensorName, Going] = {}
-    """The way on of other inputs: they stay the ``same``, ``count`` on (positions), grow by ``ones`` (masks),
-    ``repeat`` their last values or are ``drawn``. Those called mask or position, and those without a dim that
-    changes, need no saying."""
+    """Other inputs stay the ``same``, ``count`` on (positions), count what is ``filled`` of a cache, grow by ``ones``
+    (masks), ``repeat`` last values or are ``drawn``. Those called mask, pos, write_indices or nonpad, or without a
+    changing dim, need no saying."""
     reorder: bool = False
     """Between steps, put the rows of the batch in another order, as a beam search does."""
     at_once: bool = True
