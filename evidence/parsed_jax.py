@@ -66,7 +66,8 @@ def _became(file: Path) -> Seen:
 def by_jax() -> tuple[str, Sequence[Seen]]:
     """Return the versions of the exporter and of JAX, and what became of each model."""
     with tempfile.TemporaryDirectory() as name:
-        command = [_python(), "-W", "ignore", str(SCRIPT), name]
+        # -P: else the folder numbers beside the script is imported for the module of that name
+        command = [_python(), "-P", "-W", "ignore", str(SCRIPT), name]
         environment = environments.clean_environment()
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
         files = sorted(Path(name).glob("*.onnx"))
