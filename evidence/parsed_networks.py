@@ -217,7 +217,7 @@ def _catalogue_rows(quick: bool) -> Iterator[Row]:
     yield Row("seconds of the whole run once more with `--reuse`: nothing has changed, and verdicts are taken over",
               f"{seconds:.0f} s", about, target="at most 30 s", met=seconds <= 30)  # fmt: skip
     again, seconds, cores = _from_the_store(quick)
-    yield Row("without it: models and PyTorch's answers are kept, networks are parsed, computed and compared again",
+    yield Row("without it: each verdict is reached again, from kept models, PyTorch's answers and networks' outputs",
               f"{seconds:.0f} s", f"{len(again)} cells; {cores:.0f} core-seconds")  # fmt: skip
     own = sum(one["seconds"].get(word, 0.0) for one in again for word in _OWN)
     yield Row("of these, in parsing, computing and comparing networks", f"{own:.0f} s", "summed over its processes")
