@@ -32,10 +32,10 @@ class FromSamples(Says):
     """Patterns of names that are left out again."""
     each: int = Field(EACH, ge=1, le=MOST)
     """How many samples of an operator, spread over those that differ in more than values."""
-    grow: Listed[Literal["sizes", "values", "arguments", "dtypes", "negative"]] = []
+    grow: Listed[Literal["sizes", "values", "arguments", "dtypes", "negative", "signature"]] = []
     """Variations beyond the samples: ``sizes`` by dims, ``values`` by all that the dtype has, ``arguments`` by
     samples with others, ``dtypes`` by samples of integers and booleans, ``negative`` by a dim counted from the
-    end."""
+    end, ``signature`` by calls that no sample has, with other arguments of the types that the operator takes."""
 
 
 def sampled(samples: FromSamples, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 import types
 import unittest
@@ -14,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import combinations, zip_longest
+from itertools import combinations, islice, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ import torch
 from torch.utils import _pytree
 
 from conformance.case.files.limits import FORWARD
-from conformance.case.samples.calls import Said, Unsaid, Untaken, ascends, call_of, name_of
+from conformance.case.samples.calls import Said, Unsaid, Untaken, ascends, at, call_of, name_of
+from conformance.case.samples.made_calls import OtherCall, made
 from conformance.case.samples.told import LeftOut, OfOperator, Told
 from conformance.case.samples.vary import alike, draw_inputs, outputs_of, seed, with_any_values, with_dims
 from conformance.process.errors import attempt, or_else, summarize
@@ -36,6 +38,8 @@ DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
 """Of the samples; all but the first with ``dtypes``."""
 MORE = 8
 """Samples of an operator and a dtype that ``arguments`` adds at most."""
+MADE = 16
+"""Calls of an operator that ``signature`` adds at most."""
 SECONDS = 180.0
 """That the samples of these may take, on a busy host. Each of PyTorch 2.15 takes below two."""
 DRAWS = 4
@@ -66,6 +70,8 @@ def _asked(names: Sequence[str], each: int, grow: Sequence[str]) -> list[Told]:
     except aside.Lost as lost:
         if len(names) > 1:
             return [one for name in names for one in _asked([name], each, grow)]
+        if "signature" in grow:  # a call that no sample has may be what ends it
+            return _asked(names, each, [one for one in grow if one != "signature"])
         return [LeftOut(names[0], 0, f"the process ends on PyTorch's own sample ({lost})")]
 
 
@@ -82,7 +88,7 @@ def _told_of_all(names: Sequence[str], each: int, grow: Sequence[str]) -> list[T
 def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
     """Return at most ``each`` calls of an operator that are unlike, spread over its samples, or why none is a case;
     what ``grow`` names is varied as far as PyTorch takes more than the sample's. ``dtypes`` adds one of each further
-    dtype and one of another ``dtype=``, and ``arguments`` and ``negative`` add calls."""
+    dtype and one of another ``dtype=``, and ``arguments``, ``negative`` and ``signature`` add calls."""
     info = operators()[name]
     if info.name in MEMORY:
         return [LeftOut(name, 0, "its outputs are memory as it was found")]
@@ -105,15 +111,18 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
             distinct.setdefault(_kind(made.said), made)
         first += len(calls)
         kinds = [*_with_order(distinct.values())]
-        count = 0
+        count, left = 0, {*range(len(kinds))}
         for place in _spread(len(kinds), each):
+            left.discard(place)
             one = _told(name, kinds[place], grow)
             (cases if isinstance(one, OfOperator) else left_out).append(one)
-            count += isinstance(one, OfOperator)
-            seen.update(_arguments(kinds[place]))
+            if isinstance(one, OfOperator):
+                count += 1
+                seen.update(_arguments(kinds[place]))
             if count == (each if dtype is DTYPES[0] else 1):
                 break
-        cases += _more(name, kinds, seen, grow) if "arguments" in grow else ()
+        others = [kinds[place] for place in sorted(left)]
+        cases += _more(name, others, seen, grow) if "arguments" in grow else ()
         if "dtypes" in grow and wider:
             other = _told(name, _call(first, path, *wider[0]), grow)
             cases += [other] if isinstance(other, OfOperator) else []
@@ -121,6 +130,12 @@ def told_of(name: str, each: int, grow: Sequence[str]) -> list[Told]:
         if "negative" in grow and (negative := _negative(name, first, path, samples, grow)) is not None:
             cases.append(negative)
             first += 1
+        if "signature" in grow and dtype is DTYPES[0]:
+            numbers = {one.number for one in cases}
+            known = {_kind(one.said) for one in kinds if one.number in numbers}
+            own = [*islice(_made(name, first, path, calls, known, grow), MADE)]
+            cases += own
+            first += len(own)
     return cases or left_out[:1]
 
 
@@ -173,6 +188,32 @@ def _more(name: str, samples: Sequence[_Sample], seen: set[str], grow: Sequence[
             seen |= arguments
             count += 1
             yield told
+
+
+def _made(
+    name: str, number: int, path: str, calls: Sequence[tuple[Any, ...]], known: set[str], grow: Sequence[str]
+) -> Iterator[OfOperator]:
+    """Yield cases of one size of calls that no case before has; ``known`` grows by these."""
+    for call in made(at(path), [OtherCall(*one) for one in calls]):
+        sample = _call(number, path, *call)
+        if _kind(sample.said) not in known:
+            known.add(_kind(sample.said))
+            sample = sample._replace(said=_showing(sample.said))
+            if isinstance(told := _told(name, sample, [one for one in grow if one != "sizes"]), OfOperator):
+                yield told
+                number += 1
+
+
+def _showing(said: Said | str) -> Said | str:
+    """Return the declaration with masks of which each row shows something: of others PyTorch gives zeros, which is a
+    question of its own."""
+    if isinstance(said, str):
+        return said
+    shown = {
+        name: {**entry, "values": {"padding": [0, 1]}} if number and re.match(r"bool\[\d", entry["type"]) else entry
+        for number, (name, entry) in enumerate(said["inputs"].items())
+    }
+    return {**said, "inputs": shown}
 
 
 def _negative(name: str, number: int, path: str, samples: Sequence[Any], grow: Sequence[str]) -> Told | None:
@@ -277,7 +318,9 @@ def _told(name: str, sample: _Sample, grow: Sequence[str]) -> Told:
         zeros = or_else(None, partial(outputs_of, call, some, 0))
         others = [*others, *([] if zeros is None else [zeros])]
     if all(len(drawn[0]) == len(one) and all(map(alike, drawn[0], one)) for one in others):
-        return LeftOut(name, number, "its outputs are the same whatever the values of its inputs are")
+        if "signature" not in grow or not any(one.numel() for one in outputs):
+            return LeftOut(name, number, "its outputs are the same whatever the values of its inputs are")
+        said = {**said, "vacuous": "the call's arguments and the shapes of its inputs say it all"}
     if all(torch.cat([part.flatten().isnan() for part in one]).float().mean() > 0.5 for one in drawn):
         return LeftOut(name, number, "its outputs are mostly NaN")
     if "sizes" in grow:

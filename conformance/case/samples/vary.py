@@ -169,6 +169,8 @@ def _in_order(tensor: torch.Tensor, entry: Said) -> torch.Tensor:
 def _values(rng: np.random.Generator, said: Said | None, shape: Sequence[int]) -> np.ndarray[Any, Any]:
     if said is None:  # of a bool, or of a tensor without a finite value
         return rng.integers(0, 2, shape)
+    if "padding" in said:
+        return np.arange(shape[-1]) < rng.integers(1, shape[-1], (*shape[:-1], 1), endpoint=True)
     if "integers" in said:
         return rng.integers(said["integers"]["low"], said["integers"]["high"], shape, endpoint=True)
     return np.asarray(rng.uniform(said["uniform"]["low"], said["uniform"]["high"], shape))
