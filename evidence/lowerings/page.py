@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.common import HEAD, ROOT, Row
 from evidence.counts import share
+from evidence.lowerings import selected
 from evidence.lowerings.run import COUNT, Answer, study
 
 PAGE = ROOT / "docs" / "evidence" / "lowerings.md"
@@ -24,6 +25,7 @@ def rows(quick: bool) -> Iterator[Row]:
     seconds = sorted(one.seconds for one in counted)
     yield Row("seconds for a mistake, median", f"{seconds[len(seconds) // 2]:.0f}", repeats=len(counted))
     yield Row("written down and replaced, as no input showed them", str(len(answers) - len(counted)))
+    yield from selected.rows()
 
 
 TEXT = """# Lowerings made wrong
@@ -38,7 +40,8 @@ such a call is replaced by the next.{cut}
 Of the catalogue (`evidence/lowerings/catalogue`: dynamo, opset 20, ONNX Runtime) those cells run whose samples call,
 as PyTorch traces them, an operator that the mistake's own call calls, until one is red that passes without the
 mistake. Two samples of each operator, with other sizes and values, run first: what they find is what the catalogue
-found before samples grew by arguments, dtypes, dims counted from the end, NaN and infinities.
+found before samples grew by arguments, dtypes, dims counted from the end, NaN and infinities, and by calls that no
+sample has but the signature allows. `--changed-since` was asked of one sample of each operator of its first file.
 
 ## Not found
 

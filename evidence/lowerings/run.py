@@ -43,13 +43,15 @@ from tests.plants.location.lowerings import edited
 from tests.plants.planted import Holding
 
 KEPT = ROOT / ".conformance" / "lowerings"
-CATALOGUE = Path(__file__).with_name("catalogue") / "operators.yaml"
+CATALOGUE = (*sorted(Path(__file__).with_name("catalogue").glob("*.yaml")),)
 OPS = "onnxscript/function_libs/torch_lib/ops"
 COUNT, SEED = 60, 64
 """The number of mistakes that are drawn of those that are written down, and the seed; one that is no mistake is
 replaced by the next of that order."""
-EXPLAINED = 20
+EXPLAINED = 6
 """Of the first so many the finding is explained as well, which takes as long as all else."""
+LIMIT = 1500.0
+"""Seconds after which a run asks of no further mistake; the next goes on."""
 FIELDS = ("id", "case", "check", "stage", "error", "fault", "operator", "unexplained")
 
 
@@ -114,16 +116,18 @@ def plants() -> list[Plant]:
 
 
 @functools.cache
-def study(quick: bool, file: Path = CATALOGUE) -> list[Answer]:
+def study(quick: bool, files: Sequence[Path] = CATALOGUE) -> list[Answer]:
     """Return the answers for the first mistakes that are ones."""
     answers: list[Answer] = []
-    with Planting(calling(file), plain(file)) as planting:
+    start = time.monotonic()
+    with Planting(calling(files), plain(files)) as planting:
         for plant in plants():
             answers.append(planting.kept(plant, explained=len(answers) < EXPLAINED))
             told = answers[-1]
             found = (told.red or {"id": "missed"})["id"] if told.counts else f"no mistake: {told.planted}"
             print(f"{plant.at}, {plant.about}: {found} ({told.seconds} s)", file=sys.stderr, flush=True)
-            if sum(one.counts for one in answers) == (4 if quick else COUNT):
+            enough = sum(one.counts for one in answers) == (4 if quick else COUNT)
+            if enough or time.monotonic() - start > LIMIT:
                 break
     return answers
 
@@ -132,18 +136,18 @@ Calling = list[tuple[Cell, Sequence[str]]]
 """Cells of dynamo, and the operators that their samples call."""
 
 
-def calling(file: Path) -> Calling:
-    """Return the cells of a case file that compare values: those of samples that ``plain`` has first, of these the
+def calling(files: Sequence[Path]) -> Calling:
+    """Return the cells of case files that compare values: those of samples that ``plain`` has first, of these the
     ones that call little else, and NaN and infinities last."""
-    cells = [cell for case in load(file) for cell in plan(case)]
+    cells = [cell for file in files for case in load(file) for cell in plan(case)]
     mine = [cell for cell in cells if cell.exporter == "dynamo" and cell.check in ("accuracy", "specials")]
     kept = KEPT / f"calls-{_key(code(), [cell.id for cell in mine])}.json"
     if not kept.exists():
-        traced = called_by_samples([file])
+        traced = called_by_samples(files)
         calls = {cell.case.name: traced[sample_of(cell.case.name)] for cell in mine}
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(calls), encoding="utf-8")
-    calls, first = json.loads(kept.read_text(encoding="utf-8")), plain(file)
+    calls, first = json.loads(kept.read_text(encoding="utf-8")), plain(files)
     found = [(cell, [overload.rpartition(".")[0] for overload in calls[cell.case.name]]) for cell in mine]
     return sorted(found, key=lambda one: (not _is_plain(one[0], first), one[0].check != "accuracy", len(one[1])))
 
@@ -152,15 +156,16 @@ def _key(*state: object) -> str:
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:24]
 
 
-def plain(file: Path) -> set[tuple[str, int]]:
+def plain(files: Sequence[Path]) -> set[tuple[str, int]]:
     """Return the samples that a catalogue of two of each operator has, where sizes and values alone grow: the first
     two of float32."""
-    (entry,) = YAML(typ="safe").load(file.read_text(encoding="utf-8")).values()
-    samples = FromSamples.model_validate(entry["samples"])
     of_operator: dict[str, list[int]] = {}
-    for one in ask((*samples.only,), (*samples.but,), samples.each, (*samples.grow,)).told:
-        if isinstance(one, OfOperator) and any("float32" in said["type"] for said in one.said["inputs"].values()):
-            of_operator.setdefault(one.operator, []).append(one.number)
+    for file in files:
+        (entry,) = YAML(typ="safe").load(file.read_text(encoding="utf-8")).values()
+        samples = FromSamples.model_validate(entry["samples"])
+        for one in ask((*samples.only,), (*samples.but,), samples.each, (*samples.grow,)).told:
+            if isinstance(one, OfOperator) and any("float32" in said["type"] for said in one.said["inputs"].values()):
+                of_operator.setdefault(one.operator, []).append(one.number)
     return {(operator, number) for operator, numbers in of_operator.items() for number in numbers[:2]}
 
 

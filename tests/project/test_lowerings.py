@@ -42,7 +42,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_mistake_is_found_by_the_cells_that_call_its_operator_and_a_sound_copy_passes(catalogue: Path) -> None:
     [wrong] = [one for one in plants() if one.at == "core.aten_trunc"]
     sound = dataclasses.replace(wrong, new=f"({wrong.old})")
-    with Planting(calling(catalogue), plain(catalogue)) as planting:
+    with Planting(calling([catalogue]), plain([catalogue])) as planting:
         found = planting.answer(wrong)
         with planting.edited_copy(sound) as (_, run):
             of_sound = planting.first_red(run, ["aten.trunc"])
