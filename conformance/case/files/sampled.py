@@ -34,8 +34,8 @@ class FromSamples(Says):
     """How many samples of an operator, spread over those that differ in more than values."""
     grow: Listed[Literal["sizes", "values", "arguments", "dtypes", "negative", "signature"]] = []
     """Variations beyond the samples: ``sizes`` by dims, ``values`` by all that the dtype has, ``arguments`` by
-    samples with others, ``dtypes`` by samples of integers and booleans, ``negative`` by a dim counted from the
-    end, ``signature`` by calls that no sample has, with other arguments of the types that the operator takes."""
+    samples with others, ``dtypes`` by integers and booleans, ``negative`` by a dim from the end, ``signature`` by
+    calls that no sample has."""
 
 
 def sampled(samples: FromSamples, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
