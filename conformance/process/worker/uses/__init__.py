@@ -26,18 +26,16 @@ from conformance.process.worker.uses.notes import NOTES, Import, Used, count, no
 from conformance.process.worker.uses.whose import (
     EVERYWHERE,
     INSTALLED,
-    OWN,
-    PYTHON,
     USER,
     absolute,
     file_of,
     file_of_module,
     has_module,
+    is_base,
     is_of_a_library,
     is_site,
     kind_of,
     learn_places,
-    package_of,
 )
 
 __all__ = [
@@ -166,11 +164,10 @@ def _closure(roots: set[str]) -> tuple[set[str], set[Import]]:
         if file in files:
             continue
         files.add(file)
-        kind = kind_of(file)
-        if kind in (PYTHON, OWN) or (kind == INSTALLED and package_of(file) in EVERYWHERE):
+        if is_base(file):
             continue
         found = list(NOTES.imports.get(file, {}).values())
-        if kind == USER:
+        if kind_of(file) == USER:
             imports.update(found)
             waiting += _held_by(file) if not found else []
         waiting += (entry.file for entry in found if entry.file)

@@ -17,7 +17,15 @@ from conformance.process.errors import or_else
 from conformance.process.worker.uses.callers import user_at
 from conformance.process.worker.uses.notes import NOTES, Import, noting, unnoted
 from conformance.process.worker.uses.unaudited_calls import READERS, watch_reader
-from conformance.process.worker.uses.whose import USER, absolute, file_of_module, has_module, kind_of, source_of
+from conformance.process.worker.uses.whose import (
+    USER,
+    absolute,
+    file_of_module,
+    has_module,
+    is_base,
+    kind_of,
+    source_of,
+)
 
 _import = builtins.__import__
 _import_module = importlib.import_module
@@ -35,9 +43,9 @@ def watch() -> None:
         key: tuple[str, str, Sequence[str] | None, int] | None = None
         try:
             by = None if globals is None else globals.get("__file__")
-            key = (by, name, fromlist, level) if isinstance(by, str) else None
-            if key in _seen:
-                key = None
+            if isinstance(by, str) and not is_base(by):
+                key = (by, name, fromlist, level)
+                key = None if key in _seen else key
         except Exception:  # globals or names of the user's that cannot be read or hashed: Python's import says so
             key = None
         if key is None:

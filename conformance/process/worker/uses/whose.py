@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
@@ -103,6 +104,14 @@ def _kind_by_place(file: str) -> int:
     if file.startswith(_sites) or any(f"{os.sep}{name}{os.sep}" in file for name in SITES):
         return INSTALLED
     return PYTHON if file.startswith(_python) else USER
+
+
+@cache
+def is_base(file: str) -> bool:
+    """Return whether a file is of what every cell uses, as Python, this package and ``EVERYWHERE`` are: it does not
+    matter what it imports."""
+    kind = kind_of(file)
+    return kind in (PYTHON, OWN) or (kind == INSTALLED and package_of(file) in EVERYWHERE)
 
 
 def is_site(place: str) -> bool:
