@@ -95,11 +95,7 @@ def selecting(operators: tuple[str, ...], repeats: int = 3) -> Iterator[Row]:
             for one in operators
         )
         (project / "cases" / "case.yaml").write_text("".join(texts), encoding="utf-8")
-        git = ["git", "-c", "user.name=Someone", "-c", "user.email=someone@example.org", "-C", str(project)]
-        for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "as it was"]):
-            subprocess.run([*git, *command], check=True)
-        path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
-        environment = {"PYTHONPATH": path}
+        environment = committed(project, site)
         pytest(project, environment=environment)
         edit_installed("torchlib", site)
         said = ""
@@ -116,6 +112,14 @@ def selecting(operators: tuple[str, ...], repeats: int = 3) -> Iterator[Row]:
         f"{len(found)} cells of {2 * len(operators)}, of which {len(wanted)} use it",
         target="the 2 cells that use it", met=len(found) == len(wanted) == 2, repeats=repeats,
     )  # fmt: skip
+
+
+def committed(project: Path, site: Path) -> dict[str, str]:
+    """Commit a folder with git, and return the variables that have packages of ``site`` found first."""
+    git = ["git", "-c", "user.name=Someone", "-c", "user.email=someone@example.org", "-C", str(project)]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "as it was"]):
+        subprocess.run([*git, *command], check=True)
+    return {"PYTHONPATH": os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])}
 
 
 def pytest(folder: Path, *options: str, environment: Mapping[str, str]) -> str:

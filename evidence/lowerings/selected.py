@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,8 +9,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from benchmarks.common import ROOT, Row
-from benchmarks.observing import pytest
+from benchmarks.common import Row
+from benchmarks.observing import committed, pytest
 from conformance.results.records.run_file import read_run
 from evidence.lowerings.run import CATALOGUE, plants
 from tests.plants.depends.lowerings import overlay
@@ -33,11 +31,7 @@ def rows() -> Iterator[Row]:
         (project / "cases").mkdir(parents=True)
         overlay(site)
         _write_one_of_each(CATALOGUE[0], project / "cases" / CATALOGUE[0].name)
-        git = ["git", "-c", "user.name=Someone", "-c", "user.email=someone@example.org", "-C", str(project)]
-        for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "as it was"]):
-            subprocess.run([*git, *command], check=True)
-        path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
-        environment = {"PYTHONPATH": path}
+        environment = committed(project, site)
         pytest(project, environment=environment)
         before = {record.id: record.status for record in read_run(project / "reports" / "latest")[1]}
         text = (site / plant.file).read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ class OtherCall(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """What a signature says of an argument."""
+    """An argument, as a signature declares it."""
 
     name: str
     type: str
@@ -59,7 +59,7 @@ class Signed(NamedTuple):
 
 
 Change = Callable[[OtherCall], Iterator[OtherCall]]
-"""What is made of a call: the first that PyTorch takes counts."""
+"""Makes other calls of one, of which the first that PyTorch takes counts."""
 
 
 def made(called: Callable[..., Any], calls: Sequence[OtherCall]) -> Iterator[OtherCall]:

@@ -102,11 +102,11 @@ class Store:
                 elif stored is None:
                     remove(place)
                     temporary.rename(place)
+                if stored is None:
+                    file = place / (MODEL if model.weights_sha is None else WEIGHTS)
+                    written(str(file), model.weights_sha or model.sha)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        if stored is None:
-            file = place / (MODEL if model.weights_sha is None else WEIGHTS)
-            written(str(file), model.weights_sha or model.sha)
         touch(place)
         return stored or Stored(place / MODEL, Facts(**meta["facts"]), meta["seconds"], meta["told"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType
 
 from conformance.process.worker.uses.notes import NOTES
-from conformance.process.worker.uses.whose import INSTALLED, KINDS, OWN, PYTHON, USER, kind_of
+from conformance.process.worker.uses.whose import INSTALLED, OWN, PYTHON, USER, kind_of
 
 _PYTHON = frozenset({PYTHON})
 _LIBRARIES = frozenset({PYTHON, INSTALLED})
@@ -22,12 +22,9 @@ def calling_user(frame: FrameType | None) -> str | None:
 
 
 def _nearest(frame: FrameType | None, past: frozenset[int]) -> str | None:
-    known = KINDS.get  # for each of hundreds of frames, where a package is imported from within others
     while frame is not None:
         name = frame.f_code.co_filename
-        kind = known(name)
-        if kind is None:
-            kind = kind_of(name)
+        kind = kind_of(name)
         if kind not in past:
             return name if kind == USER else None
         frame = frame.f_back

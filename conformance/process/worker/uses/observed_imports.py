@@ -9,7 +9,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -99,23 +98,18 @@ def imported(by: str, name: str, globals: Any, fromlist: Iterable[str] | None, l
             name = f"{package}.{name}" if name else package
         if name == "__main__":  # the program that this process is, and nothing of a case's
             return
-        loaded, kept = sys.modules, NOTES.imports.setdefault(by, {})
-        names = _path(name)
-        if fromlist:
-            module, taken = loaded.get(name), (f"{name}.{part}" for part in fromlist)
-            names = (*names, *(one for one in taken if one in loaded or not _has(module, one[len(name) + 1 :])))
+        names = [name[:end] for end in range(1, len(name) + 1) if end == len(name) or name[end] == "."]
+        for part in fromlist or ():
+            inside = f"{name}.{part}"
+            if inside in sys.modules or not _has(sys.modules.get(name), part):
+                names.append(inside)
+        kept = NOTES.imports.setdefault(by, {})
         for full in names:
-            module = loaded.get(full)
+            module = sys.modules.get(full)
             file = None if module is None else file_of_module(module) or ""
             if (full, file) not in kept:
                 NOTES.count += 1
                 kept[full, file] = Import(full, file, _places(full, file) if kind_of(by) == USER else ())
-
-
-@cache
-def _path(name: str) -> tuple[str, ...]:
-    """Return the names of a module and of the packages that it is in."""
-    return tuple(name[:end] for end in range(1, len(name) + 1) if end == len(name) or name[end] == ".")
 
 
 def _has(module: ModuleType | None, name: str) -> bool:

@@ -63,8 +63,7 @@ EVERYWHERE = frozenset({
 })  # fmt: skip
 """Packages that cells use whatever their cases say."""
 
-KINDS: dict[str, int] = {}
-"""Whose code the files are that were asked about."""
+_kinds: dict[str, int] = {}
 _sites: tuple[str, ...] = ()
 _python: tuple[str, ...] = ()
 
@@ -81,9 +80,9 @@ def learn_places() -> None:
 
 def kind_of(file: str) -> int:
     """Return whose code a file is: ``PYTHON``, ``INSTALLED``, ``OWN`` or ``USER``."""
-    kind = KINDS.get(file)
+    kind = _kinds.get(file)
     if kind is None:
-        kind = KINDS[file] = _kind(file)
+        kind = _kinds[file] = _kind(file)
     return kind
 
 
