@@ -40,12 +40,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test that started, or whose fixtures started, what may be missing and its mark does not name."""
+    # before the test sets PATH
+    named = {Path(found).name for word in _needs(item) for found in programs.find(word) if found}
     try:
         yield
     finally:
         started = set(_started)
         _started.clear()
-    named = {Path(found).name for word in _needs(item) for found in programs.find(word) if found}
     if surprises := sorted(started - named - {*programs.EVERYWHERE}):
         words = [word for word, need in programs.NEEDS.items() if {*need.programs} & {*surprises}]
         what = f"mark it needs({', '.join(map(repr, words))})" if words else "name that in tests/kit/programs.py"
